@@ -1,0 +1,70 @@
+# The vocabulary of this repository. CI and people call the same targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+GO ?= go
+BIN := bin
+# Packages that compile neither the API server nor the EC2 SDK: the quick loop and the race tests.
+QUICK := ./plugins/... ./provisioner/... ./disruption/...
+RACE := ./provisioner/requirement/... ./provisioner/resources/... ./provisioner/catalog/... ./provisioner/cluster/... \
+	./provisioner/solver/... ./provisioner/promise/... ./provisioner/state/... ./provisioner/batch/... ./provisioner/launch/... \
+	./provisioner/lifecycle/... ./provisioner/nodepool/... ./provisioner/events/... ./disruption/...
+FUZZTIME ?= 10s
+CASES ?= cmd/berth-local/cases/testdata
+
+.PHONY: help
+help: ## Print this list.
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build berth-scheduler, berth-local and kubectl into bin/.
+	$(GO) build -o $(BIN)/ ./cmd/berth-scheduler ./cmd/berth-local ./cmd/kubectl
+
+.PHONY: kubectl
+kubectl: ## Build bin/kubectl from this module.
+	$(GO) build -o $(BIN)/kubectl ./cmd/kubectl
+
+.PHONY: demo
+demo: ## Run the main job end to end on a local control plane and a simulated EC2.
+	$(GO) run ./cmd/berth-local demo
+
+.PHONY: local
+local: ## Start the all-in-one cluster; ends on Ctrl-C.
+	$(GO) run ./cmd/berth-local up
+
+.PHONY: test
+test: ## Run the whole test suite, race tests included.
+	$(GO) test -shuffle=on -timeout 25m ./...
+	$(MAKE) race
+
+.PHONY: quick
+quick: ## Run the tests of the quick loop.
+	$(GO) test ./plugins/... ./provisioner/...
+
+.PHONY: race
+race: ## Run the race detector over everything that compiles neither the API server nor the EC2 SDK.
+	$(GO) test -race -shuffle=on -timeout 20m $(RACE)
+
+.PHONY: lint
+lint: ## Run golangci-lint with the import order of the layers.
+	hack/lint.sh
+
+.PHONY: generate
+generate: ## Regenerate deepcopy code, clients and CRDs.
+	hack/update-codegen.sh
+
+.PHONY: verify
+verify: ## Fail when generated files, formatting or go.mod are not current.
+	hack/verify-codegen.sh
+	hack/verify-format.sh
+
+.PHONY: bench
+bench: ## Run the Go benchmarks of the hot paths (benchstat format).
+	$(GO) test -run '^$$' -bench . -benchmem $(QUICK)
+
+.PHONY: fuzz
+fuzz: ## Run every fuzz target for FUZZTIME.
+	hack/fuzz.sh $(FUZZTIME)
+
+.PHONY: cases
+cases: ## Run every case file in CASES end to end.
+	$(GO) run ./cmd/berth-local cases $(CASES)
