@@ -1,0 +1,35 @@
+package v1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Group is the API group of EC2NodeClass. It is also a label domain in which users may use only the
+// well-known keys.
+const Group = "karpenter.k8s.aws"
+
+// Kind is the kind of EC2NodeClass, as nodeClassRef names it.
+const Kind = "EC2NodeClass"
+
+// SchemeGroupVersion is the group and version of the types of this package.
+var SchemeGroupVersion = schema.GroupVersion{Group: Group, Version: "v1"}
+
+var (
+	// SchemeBuilder collects the functions that AddToScheme runs.
+	SchemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
+	// AddToScheme registers the types of this package with a scheme.
+	AddToScheme = SchemeBuilder.AddToScheme
+)
+
+// Resource qualifies a resource name with the group.
+func Resource(resource string) schema.GroupResource {
+	return SchemeGroupVersion.WithResource(resource).GroupResource()
+}
+
+func addKnownTypes(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(SchemeGroupVersion, &EC2NodeClass{}, &EC2NodeClassList{})
+	metav1.AddToGroupVersion(scheme, SchemeGroupVersion)
+	return nil
+}

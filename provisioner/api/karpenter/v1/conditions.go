@@ -1,0 +1,68 @@
+package v1
+
+// ConditionReady is the root condition of every kind: it sums up the conditions that it depends on.
+const ConditionReady = "Ready"
+
+// Conditions of NodePools. Ready depends on the first two.
+const (
+	ConditionValidationSucceeded     = "ValidationSucceeded"
+	ConditionNodeClassReady          = "NodeClassReady"
+	ConditionNodeRegistrationHealthy = "NodeRegistrationHealthy"
+)
+
+// Conditions of NodeClaims. Ready depends on the first three.
+const (
+	ConditionLaunched             = "Launched"
+	ConditionRegistered           = "Registered"
+	ConditionInitialized          = "Initialized"
+	ConditionConsolidatable       = "Consolidatable"
+	ConditionDrifted              = "Drifted"
+	ConditionDisruptionReason     = "DisruptionReason"
+	ConditionDrained              = "Drained"
+	ConditionVolumesDetached      = "VolumesDetached"
+	ConditionInstanceTerminating  = "InstanceTerminating"
+	ConditionConsistentStateFound = "ConsistentStateFound"
+)
+
+// Reasons of every kind's conditions. A True condition without a reason of its own has its type.
+const (
+	ReasonAwaitingReconciliation = "AwaitingReconciliation"
+	ReasonReconcilingDependents  = "ReconcilingDependents"
+	ReasonUnhealthyDependents    = "UnhealthyDependents"
+
+	// MessageAwaitingReconciliation goes with ReasonAwaitingReconciliation.
+	MessageAwaitingReconciliation = "object is awaiting reconciliation"
+)
+
+// Reasons of NodePool conditions.
+const (
+	ReasonNodePoolValidationFailed  = "NodePoolValidationFailed"
+	ReasonNodeClassNotFound         = "NodeClassNotFound"
+	ReasonNodeClassTerminating      = "NodeClassTerminating"
+	ReasonNodeClassReadinessUnknown = "NodeClassReadinessUnknown"
+	ReasonRegistrationFailed        = "RegistrationFailed"
+)
+
+// Reasons of NodeClaim conditions.
+const (
+	ReasonLaunchFailed                  = "LaunchFailed"
+	ReasonNodeNotFound                  = "NodeNotFound"
+	ReasonMultipleNodesFound            = "MultipleNodesFound"
+	ReasonRegistrationHookPending       = "RegistrationHookPending"
+	ReasonNodeNotReady                  = "NodeNotReady"
+	ReasonStartupTaintsExist            = "StartupTaintsExist"
+	ReasonKnownEphemeralTaintsExist     = "KnownEphemeralTaintsExist"
+	ReasonResourceNotRegistered         = "ResourceNotRegistered"
+	ReasonDRADriverPoolsNotPublished    = "DRADriverPoolsNotPublished"
+	ReasonDraining                      = "Draining"
+	ReasonAwaitingVolumeDetachment      = "AwaitingVolumeDetachment"
+	ReasonTerminationGracePeriodElapsed = "TerminationGracePeriodElapsed"
+	ReasonConsistencyCheckFailed        = "ConsistencyCheckFailed"
+)
+
+// Reasons of the Drifted condition that do not come from the provider.
+const (
+	ReasonNodePoolDrifted      = "NodePoolDrifted"
+	ReasonRequirementsDrifted  = "RequirementsDrifted"
+	ReasonInstanceTypeNotFound = "InstanceTypeNotFound"
+)
