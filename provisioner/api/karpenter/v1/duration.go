@@ -1,3 +1,5 @@
+//go:build !crdschema
+
 package v1
 
 import (

@@ -73,7 +73,6 @@ type NodeClaimSpec struct {
 	StartupTaints []Taint `json:"startupTaints,omitempty"`
 	// expireAfter is how long the node may live, or Never.
 	// +kubebuilder:default:="720h"
-	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^(([0-9]+(s|m|h))+|Never)$`
 	// +optional
 	ExpireAfter NillableDuration `json:"expireAfter,omitzero"`

@@ -76,7 +76,6 @@ type Disruption struct {
 	// consolidateAfter is how long a node must see no pod come or go before it may be consolidated.
 	// Never switches consolidation off.
 	// +kubebuilder:default:="0s"
-	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^(([0-9]+(s|m|h))+|Never)$`
 	// +optional
 	ConsolidateAfter NillableDuration `json:"consolidateAfter,omitzero"`
@@ -200,7 +199,6 @@ type NodeClaimTemplateSpec struct {
 	StartupTaints []Taint `json:"startupTaints,omitempty"`
 	// expireAfter is how long a node may live, or Never.
 	// +kubebuilder:default:="720h"
-	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^(([0-9]+(s|m|h))+|Never)$`
 	// +optional
 	ExpireAfter NillableDuration `json:"expireAfter,omitzero"`

@@ -12,6 +12,9 @@ import (
 // +kubebuilder:validation:Pattern=`^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$`
 type LabelValue string
 
+// NillableDuration is a duration, or Never.
+type NillableDuration string
+
 // Taint keeps pods without a matching toleration off a node.
 type Taint struct {
 	// key is the taint key.
