@@ -1,7 +1,6 @@
 package v1beta1
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -67,7 +66,7 @@ type CapacityBufferSpec struct {
 	Percentage *int32 `json:"percentage,omitempty"`
 	// limits caps the sum of the requests of the buffer's pods.
 	// +optional
-	Limits corev1.ResourceList `json:"limits,omitempty"`
+	Limits ResourceList `json:"limits,omitempty"`
 }
 
 // LocalObjectRef names an object in the buffer's namespace.

@@ -32,7 +32,7 @@ type BlockDeviceMapping struct {
 
 // BlockDevice is an EBS volume.
 // +kubebuilder:validation:XValidation:message="snapshotID or volumeSize must be defined",rule="has(self.snapshotID) || has(self.volumeSize)"
-// +kubebuilder:validation:XValidation:message="snapshotID must be set when volumeInitializationRate is set",rule="!has(self.volumeInitializationRate) || (has(self.snapshotID) && self.snapshotID != ”)",fieldPath=".volumeInitializationRate"
+// +kubebuilder:validation:XValidation:message="snapshotID must be set when volumeInitializationRate is set",rule="!has(self.volumeInitializationRate) || (has(self.snapshotID) && size(self.snapshotID) > 0)",fieldPath=".volumeInitializationRate"
 type BlockDevice struct {
 	// deleteOnTermination ends the volume with the instance.
 	// +optional

@@ -90,7 +90,7 @@ type NodeClaimSpec struct {
 type ResourceRequirements struct {
 	// requests is the sum over the pods planned for the node and its daemons, pods included.
 	// +optional
-	Requests corev1.ResourceList `json:"requests,omitempty"`
+	Requests ResourceList `json:"requests,omitempty"`
 }
 
 // NodeClaimStatus is what is observed of the node.

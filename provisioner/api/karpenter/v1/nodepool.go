@@ -69,7 +69,7 @@ type NodePoolSpec struct {
 }
 
 // Limits caps a pool's resources by name. Unset resources are unlimited.
-type Limits corev1.ResourceList
+type Limits ResourceList
 
 // Disruption says when and how fast nodes may be replaced or removed.
 type Disruption struct {

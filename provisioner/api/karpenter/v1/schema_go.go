@@ -16,3 +16,7 @@ type LabelValue = string
 // NodeClaimCondition is the standard Condition. Its schema lets the reason be empty and the message be
 // absent, because such NodeClaims exist in clusters that are taken over.
 type NodeClaimCondition = metav1.Condition
+
+// ResourceList is the core ResourceList. Its schema refuses the few texts that pass for quantities but
+// cannot be parsed (1e1.5): one such stored object would keep every watcher from reading its kind.
+type ResourceList = corev1.ResourceList

@@ -59,7 +59,7 @@ type NodeOverlaySpec struct {
 	// capacity adds resources that the provider does not know of.
 	// +kubebuilder:validation:XValidation:message="invalid resource restricted",rule="self.all(k, !(k in ['cpu', 'memory', 'ephemeral-storage', 'pods']))"
 	// +optional
-	Capacity corev1.ResourceList `json:"capacity,omitempty"`
+	Capacity ResourceList `json:"capacity,omitempty"`
 	// weight decides between overlays of the same target: the highest wins. Unset means 0.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=10000
