@@ -3,6 +3,7 @@ package crds_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,42 +35,67 @@ type strategy interface {
 type endpoint struct {
 	schema   *structuralschema.Structural
 	strategy strategy
+	status   rest.RESTUpdateStrategy // of the status subresource
 }
 
-// newEndpoints returns an endpoint for each kind and version, by "Kind version".
-func newEndpoints(t *testing.T) map[string]*endpoint {
-	t.Helper()
+// buildEndpoints makes an endpoint for each kind and version, by "Kind version". Compiling the rules
+// takes a while and endpoints are stateless, so all tests share them.
+var buildEndpoints = sync.OnceValues(func() (map[string]*endpoint, error) {
 	all, err := crds.All()
-	require.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
 	endpoints := map[string]*endpoint{}
 	for _, crd := range all {
-		internal := internalCRD(t, crd)
+		internal, err := internalCRD(crd)
+		if err != nil {
+			return nil, err
+		}
 		for _, version := range internal.Spec.Versions {
-			endpoints[internal.Spec.Names.Kind+" "+version.Name] = newEndpoint(t, internal, version)
+			key := internal.Spec.Names.Kind + " " + version.Name
+			if endpoints[key], err = newEndpoint(internal, version.Name); err != nil {
+				return nil, fmt.Errorf("build endpoint %s: %w", key, err)
+			}
 		}
 	}
-	return endpoints
-}
+	return endpoints, nil
+})
 
-func newEndpoint(t *testing.T, crd *apiextensions.CustomResourceDefinition, version apiextensions.CustomResourceDefinitionVersion) *endpoint {
-	t.Helper()
-	validation, err := apiextensions.GetSchemaForVersion(crd, version.Name)
-	require.NoError(t, err)
+func newEndpoint(crd *apiextensions.CustomResourceDefinition, version string) (*endpoint, error) {
+	validation, err := apiextensions.GetSchemaForVersion(crd, version)
+	if err != nil {
+		return nil, err
+	}
 	structural, err := structuralschema.NewStructural(validation.OpenAPIV3Schema)
-	require.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
 	validator, _, err := apivalidation.NewSchemaValidator(validation.OpenAPIV3Schema)
-	require.NoError(t, err)
+	if err != nil {
+		return nil, err
+	}
 	status := validation.OpenAPIV3Schema.Properties["status"]
 	statusValidator, _, err := apivalidation.NewSchemaValidator(&status)
-	require.NoError(t, err)
-	subresources, err := apiextensions.GetSubresourcesForVersion(crd, version.Name)
-	require.NoError(t, err)
-	gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}
-	return &endpoint{
-		schema: structural,
-		strategy: customresource.NewStrategy(nil, crd.Spec.Scope == apiextensions.NamespaceScoped, gvk, validator, statusValidator,
-			structural, subresources.Status, subresources.Scale, nil),
+	if err != nil {
+		return nil, err
 	}
+	subresources, err := apiextensions.GetSubresourcesForVersion(crd, version)
+	if err != nil {
+		return nil, err
+	}
+	gvk := schema.GroupVersionKind{Group: crd.Spec.Group, Version: version, Kind: crd.Spec.Names.Kind}
+	strategy := customresource.NewStrategy(nil, crd.Spec.Scope == apiextensions.NamespaceScoped, gvk, validator, statusValidator,
+		structural, subresources.Status, subresources.Scale, nil)
+	return &endpoint{schema: structural, strategy: strategy, status: customresource.NewStatusStrategy(strategy)}, nil
+}
+
+// endpointOf returns the endpoint of "Kind version".
+func endpointOf(t *testing.T, key string) *endpoint {
+	t.Helper()
+	endpoints, err := buildEndpoints()
+	require.NoError(t, err)
+	require.Contains(t, endpoints, key)
+	return endpoints[key]
 }
 
 // decode parses YAML and does what the server does before validation: it drops nulls, sets defaults and
@@ -99,22 +125,32 @@ func (e *endpoint) create(t *testing.T, obj map[string]any) (*unstructured.Unstr
 // update returns the errors that the user gets for a change of a stored object.
 func (e *endpoint) update(t *testing.T, stored *unstructured.Unstructured, obj map[string]any) field.ErrorList {
 	t.Helper()
+	return e.updateWith(t, e.strategy, stored, obj)
+}
+
+// updateStatus is update through the status subresource.
+func (e *endpoint) updateStatus(t *testing.T, stored *unstructured.Unstructured, obj map[string]any) field.ErrorList {
+	t.Helper()
+	return e.updateWith(t, e.status, stored, obj)
+}
+
+func (e *endpoint) updateWith(t *testing.T, s rest.RESTUpdateStrategy, stored *unstructured.Unstructured, obj map[string]any) field.ErrorList {
+	t.Helper()
 	old := stored.DeepCopy()
 	old.SetResourceVersion("1")
 	u, _ := e.decode(t, obj)
 	u.SetResourceVersion("1")
-	e.strategy.PrepareForUpdate(t.Context(), u, old)
-	return e.strategy.ValidateUpdate(t.Context(), u, old)
+	s.PrepareForUpdate(t.Context(), u, old)
+	return s.ValidateUpdate(t.Context(), u, old)
 }
 
-func internalCRD(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) *apiextensions.CustomResourceDefinition {
-	t.Helper()
+func internalCRD(crd *apiextensionsv1.CustomResourceDefinition) (*apiextensions.CustomResourceDefinition, error) {
 	crd = crd.DeepCopy()
 	apiextensionsv1.SetDefaults_CustomResourceDefinition(crd)
 	apiextensionsv1.SetDefaults_CustomResourceDefinitionSpec(&crd.Spec)
 	internal := &apiextensions.CustomResourceDefinition{}
-	require.NoError(t, apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil))
-	return internal
+	err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil)
+	return internal, err
 }
 
 // parse reads one YAML object.
