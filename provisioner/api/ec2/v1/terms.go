@@ -7,7 +7,7 @@ type SubnetSelectorTerm struct {
 	// +kubebuilder:validation:XValidation:message="empty tag keys or values aren't supported",rule="self.all(k, k != '' && self[k] != '')"
 	// +kubebuilder:validation:MaxProperties=20
 	// +optional
-	Tags map[string]string `json:"tags,omitempty"`
+	Tags map[string]string `json:"tags,omitzero"`
 	// id of the subnet.
 	// +kubebuilder:validation:Pattern=`subnet-[0-9a-z]+`
 	// +optional
@@ -20,7 +20,7 @@ type SecurityGroupSelectorTerm struct {
 	// +kubebuilder:validation:XValidation:message="empty tag keys or values aren't supported",rule="self.all(k, k != '' && self[k] != '')"
 	// +kubebuilder:validation:MaxProperties=20
 	// +optional
-	Tags map[string]string `json:"tags,omitempty"`
+	Tags map[string]string `json:"tags,omitzero"`
 	// id of the security group.
 	// +kubebuilder:validation:Pattern=`sg-[0-9a-z]+`
 	// +optional
@@ -37,7 +37,7 @@ type CapacityReservationSelectorTerm struct {
 	// +kubebuilder:validation:XValidation:message="empty tag keys or values aren't supported",rule="self.all(k, k != '' && self[k] != '')"
 	// +kubebuilder:validation:MaxProperties=20
 	// +optional
-	Tags map[string]string `json:"tags,omitempty"`
+	Tags map[string]string `json:"tags,omitzero"`
 	// id of the reservation.
 	// +kubebuilder:validation:Pattern=`^cr-[0-9a-z]+$`
 	// +optional
@@ -66,7 +66,7 @@ type AMISelectorTerm struct {
 	// +kubebuilder:validation:XValidation:message="empty tag keys or values aren't supported",rule="self.all(k, k != '' && self[k] != '')"
 	// +kubebuilder:validation:MaxProperties=20
 	// +optional
-	Tags map[string]string `json:"tags,omitempty"`
+	Tags map[string]string `json:"tags,omitzero"`
 	// id of the image.
 	// +kubebuilder:validation:Pattern=`ami-[0-9a-z]+`
 	// +optional
