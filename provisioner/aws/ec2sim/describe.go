@@ -265,6 +265,11 @@ func (s *Server) createTags(r *request) ([]byte, *apiError) {
 	for _, act := range set {
 		act()
 	}
+	for _, id := range ids {
+		if i := s.instances[id]; i != nil {
+			i.merged = nil
+		}
+	}
 	w := xmlWriter{}
 	w.bool("return", true)
 	return w.buf, nil

@@ -36,6 +36,11 @@ func (s *Server) Subscribe(ctx context.Context) <-chan InstanceEvent {
 	sub := &subscriber{signal: make(chan struct{}, 1)}
 	out := make(chan InstanceEvent)
 	s.mu.Lock()
+	defer s.mu.Unlock() // so that Close either waits for this subscription or has come before
+	if s.closing.Err() != nil {
+		close(out)
+		return out
+	}
 	s.advance()
 	for _, i := range s.order {
 		if i.State == "running" {
@@ -43,7 +48,6 @@ func (s *Server) Subscribe(ctx context.Context) <-chan InstanceEvent {
 		}
 	}
 	s.subscribers[sub] = struct{}{}
-	s.mu.Unlock()
 	s.done.Go(func() {
 		defer close(out)
 		defer func() {

@@ -120,7 +120,7 @@ func (s *Server) readCandidates(f *form, req *fleetRequest) *apiError {
 		if !config.has("LaunchTemplateSpecification") {
 			return missing("LaunchTemplateConfigs.LaunchTemplateSpecification")
 		}
-		t, bad := s.template(config.at("LaunchTemplateSpecification"))
+		t, bad := s.templateVersion(config.at("LaunchTemplateSpecification"))
 		if bad != nil {
 			return bad
 		}
@@ -390,7 +390,7 @@ func (s *Server) runInstances(r *request) ([]byte, *apiError) {
 	t := &launchTemplate{}
 	if f.has("LaunchTemplate") {
 		var bad *apiError
-		if t, bad = s.template(f.at("LaunchTemplate")); bad != nil {
+		if t, bad = s.templateVersion(f.at("LaunchTemplate")); bad != nil {
 			return nil, bad
 		}
 	}

@@ -118,16 +118,14 @@ func (n *node) list(path string) []*node {
 	}
 	indexes := make([]int, 0, len(n.kids))
 	for key := range n.kids {
-		if i, err := strconv.Atoi(key); err == nil && i > 0 && i <= maxMember {
+		if i, err := strconv.Atoi(key); err == nil && i > 0 && i <= maxMember && strconv.Itoa(i) == key {
 			indexes = append(indexes, i)
 		}
 	}
 	slices.Sort(indexes)
 	nodes := make([]*node, 0, len(indexes))
 	for _, i := range indexes {
-		if kid := n.kids[strconv.Itoa(i)]; kid != nil { // nil for a number such as 01
-			nodes = append(nodes, kid)
-		}
+		nodes = append(nodes, n.kids[strconv.Itoa(i)])
 	}
 	return nodes
 }

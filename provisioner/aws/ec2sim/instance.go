@@ -47,6 +47,7 @@ type instance struct {
 	visibleAt  time.Time
 	released   bool
 	systemTags map[string]string
+	merged     map[string]string // of allTags; nil after a change
 	reason     string
 	nic        string
 }
@@ -61,9 +62,11 @@ func (i *instance) alive() bool { return i.State == "pending" || i.State == "run
 
 // allTags are the user's tags and those that EC2 adds.
 func (i *instance) allTags() map[string]string {
-	all := maps.Clone(i.systemTags)
-	maps.Copy(all, i.Tags)
-	return all
+	if i.merged == nil {
+		i.merged = maps.Clone(i.systemTags)
+		maps.Copy(i.merged, i.Tags)
+	}
+	return i.merged
 }
 
 // launch starts a machine for a candidate that exhausted has just approved.

@@ -89,53 +89,106 @@ func (s *Server) imdsIdentity(*request) ([]byte, *apiError) {
 	return marshal(map[string]string{"region": s.opts.Region, "accountId": s.opts.AccountID, "version": "2017-09-30"}), nil
 }
 
-// priceItem is one product of the price list.
-type priceItem struct {
-	attributes map[string]string
-	text       string
+// product is one line of the price list.
+type product struct {
+	region, instanceType string
+	metal                bool
+	price                float64
 }
 
-// priceList makes the products of all regions: virtual machines on shared
-// tenancy, bare metal under dedicated tenancy, as AWS lists them.
-func priceList(catalog facts.Catalog) []priceItem {
-	var items []priceItem
-	data := catalog.Data()
-	for _, region := range sortedKeys(data.OnDemand) {
+// priceList makes the products of all regions.
+func priceList(catalog facts.Catalog) []product {
+	var list []product
+	for _, region := range sortedKeys(catalog.Data().OnDemand) {
 		for _, t := range catalog.Types() {
-			price, ok := catalog.OnDemandPrice(region, t.Name)
-			if !ok {
-				continue
+			if price, ok := catalog.OnDemandPrice(region, t.Name); ok {
+				list = append(list, product{region, t.Name, t.BareMetal, price})
 			}
-			tenancy, family := "Shared", "Compute Instance"
-			if t.BareMetal {
-				tenancy, family = "Dedicated", "Compute Instance (bare metal)"
-			}
-			sku := strings.ToUpper(hexID("sku|" + region + "|" + t.Name))[:16]
-			attributes := map[string]string{
-				"instanceType": t.Name, "regionCode": region, "serviceCode": "AmazonEC2", "servicecode": "AmazonEC2",
-				"preInstalledSw": "NA", "operatingSystem": "Linux", "capacitystatus": "Used", "marketoption": "OnDemand",
-				"tenancy": tenancy, "locationType": "AWS Region",
-			}
-			dimension := map[string]any{"unit": "Hrs", "rateCode": sku + ".JRTCKXETXF.6YS6EN2CT7",
-				"pricePerUnit": map[string]string{"USD": strconv.FormatFloat(price, 'f', 10, 64)}}
-			items = append(items, priceItem{attributes: with(attributes, "productFamily", family), text: string(marshal(map[string]any{
-				"serviceCode": "AmazonEC2",
-				"product":     map[string]any{"sku": sku, "productFamily": family, "attributes": attributes},
-				"terms": map[string]any{"OnDemand": map[string]any{sku + ".JRTCKXETXF": map[string]any{
-					"priceDimensions": map[string]any{sku + ".JRTCKXETXF.6YS6EN2CT7": dimension}}}},
-			}))})
 		}
 	}
-	return items
+	return list
 }
 
-func with(m map[string]string, key, value string) map[string]string {
-	c := make(map[string]string, len(m)+1)
-	for k, v := range m {
-		c[k] = v
+// attribute returns what a filter compares with. Virtual machines are listed on
+// shared tenancy, bare metal on dedicated tenancy, as AWS lists them.
+func (p product) attribute(field string) string {
+	switch field {
+	case "instanceType":
+		return p.instanceType
+	case "regionCode":
+		return p.region
+	case "serviceCode", "servicecode":
+		return "AmazonEC2"
+	case "preInstalledSw":
+		return "NA"
+	case "operatingSystem":
+		return "Linux"
+	case "capacitystatus":
+		return "Used"
+	case "marketoption":
+		return "OnDemand"
+	case "locationType":
+		return "AWS Region"
+	case "tenancy":
+		if p.metal {
+			return "Dedicated"
+		}
+		return "Shared"
+	case "productFamily":
+		if p.metal {
+			return "Compute Instance (bare metal)"
+		}
+		return "Compute Instance"
 	}
-	c[key] = value
-	return c
+	return ""
+}
+
+// text is the JSON text that stands in PriceList.
+func (p product) text() string {
+	sku := strings.ToUpper(hexID("sku|" + p.region + "|" + p.instanceType))[:16]
+	attributes := map[string]string{}
+	for _, field := range []string{"instanceType", "regionCode", "servicecode", "preInstalledSw", "operatingSystem",
+		"capacitystatus", "marketoption", "locationType", "tenancy"} {
+		attributes[field] = p.attribute(field)
+	}
+	currency := "USD"
+	if strings.HasPrefix(p.region, "cn-") {
+		currency = "CNY"
+	}
+	offer, rate := sku+".JRTCKXETXF", sku+".JRTCKXETXF.6YS6EN2CT7"
+	dimension := map[string]any{"unit": "Hrs", "rateCode": rate,
+		"pricePerUnit": map[string]string{currency: strconv.FormatFloat(p.price, 'f', 10, 64)}}
+	return string(marshal(map[string]any{
+		"serviceCode": "AmazonEC2",
+		"product":     map[string]any{"sku": sku, "productFamily": p.attribute("productFamily"), "attributes": attributes},
+		"terms": map[string]any{"OnDemand": map[string]any{offer: map[string]any{
+			"priceDimensions": map[string]any{rate: dimension}}}},
+	}))
+}
+
+// SetOnDemandPrice changes the on-demand price of a type in the server's region,
+// in the price list and for later launches.
+func (s *Server) SetOnDemandPrice(instanceType string, usd float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.prices {
+		if p := &s.prices[i]; p.region == s.opts.Region && p.instanceType == instanceType {
+			p.price = usd
+		}
+	}
+	if e := s.types.byName[instanceType]; e != nil {
+		e.price = usd
+	}
+}
+
+// SetSpotPrice changes the spot price of a type in a zone, in the history and
+// for later launches; 0 means that there is no spot there.
+func (s *Server) SetSpotPrice(instanceType, zone string, usd float64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e := s.types.byName[instanceType]; e != nil {
+		e.spot[zone] = usd
+	}
 }
 
 func (s *Server) getProducts(r *request) ([]byte, *apiError) {
@@ -169,7 +222,7 @@ func (s *Server) getProducts(r *request) ([]byte, *apiError) {
 	list := []string{}
 	matched := 0
 	for _, item := range s.prices {
-		wrong := func(f struct{ Type, Field, Value string }) bool { return item.attributes[f.Field] != f.Value }
+		wrong := func(f struct{ Type, Field, Value string }) bool { return item.attribute(f.Field) != f.Value }
 		if slices.ContainsFunc(in.Filters, wrong) {
 			continue
 		}
@@ -180,7 +233,7 @@ func (s *Server) getProducts(r *request) ([]byte, *apiError) {
 			out["NextToken"] = makeToken(from+size, "products")
 			break
 		}
-		list = append(list, item.text)
+		list = append(list, item.text())
 	}
 	out["PriceList"] = list
 	return marshal(out), nil

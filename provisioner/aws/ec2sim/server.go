@@ -15,7 +15,6 @@ import (
 type Server struct {
 	opts    Options
 	types   *typeTable
-	prices  []priceItem
 	images  *imageStore
 	journal journal
 
@@ -33,6 +32,7 @@ type Server struct {
 	templateIDs  map[string]string          // id to name
 	tokens       tokenTable
 	pools        *poolTable
+	prices       []product
 	iam          iamState
 	faults       faultTable
 	buckets      map[string]*bucket
@@ -95,14 +95,17 @@ func New(opts Options) (*Server, error) {
 // Start serves on addr, such as 127.0.0.1:0, and returns the URL to give to the
 // SDK. Close ends it.
 func (s *Server) Start(addr string) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock() // so that Close either sees this server or has come before
+	if s.closing.Err() != nil {
+		return "", errors.New("start ec2sim: the server is closed")
+	}
 	listener, err := new(net.ListenConfig).Listen(s.closing, "tcp", addr)
 	if err != nil {
 		return "", fmt.Errorf("listen on %s: %w", addr, err)
 	}
 	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
-	s.mu.Lock()
 	s.http = append(s.http, server)
-	s.mu.Unlock()
 	s.done.Go(func() {
 		if err := server.Serve(listener); err != nil && !errors.Is(err, http.ErrServerClosed) {
 			s.stop() // nobody can reach the server any more: end the subscriptions too

@@ -178,7 +178,21 @@ func tagSpecifications(n *node) (map[string]map[string]string, *apiError) {
 	return specs, nil
 }
 
-// template finds the template that a specification names by id or by name.
+// templateVersion finds what a launch template specification names.
+func (s *Server) templateVersion(n *node) (*launchTemplate, *apiError) {
+	t, bad := s.template(n)
+	if bad != nil {
+		return nil, bad
+	}
+	switch v := n.str("Version"); v {
+	case "", "1", "$Latest", "$Default":
+		return t, nil
+	default:
+		return nil, badRequest("InvalidLaunchTemplateId.VersionNotFound", "Could not find launch template version %s", clip(v))
+	}
+}
+
+// template finds a template by LaunchTemplateId or LaunchTemplateName.
 func (s *Server) template(n *node) (*launchTemplate, *apiError) {
 	id, name := n.str("LaunchTemplateId"), n.str("LaunchTemplateName")
 	switch {
@@ -197,12 +211,7 @@ func (s *Server) template(n *node) (*launchTemplate, *apiError) {
 	if !ok {
 		return nil, noTemplateName(name)
 	}
-	switch v := n.str("Version"); v {
-	case "", "1", "$Latest", "$Default":
-		return t, nil
-	default:
-		return nil, badRequest("InvalidLaunchTemplateId.VersionNotFound", "Could not find launch template version %s", clip(v))
-	}
+	return t, nil
 }
 
 func noTemplateID(id string) *apiError {
