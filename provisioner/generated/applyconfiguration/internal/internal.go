@@ -26,6 +26,1030 @@ func Parser() *typed.Parser {
 var parserOnce sync.Once
 var parser *typed.Parser
 var schemaYAML = typed.YAMLObject(`types:
+- name: com.github.berth-dev.berth.provisioner.api.autoscaling.v1beta1.CapacityBuffer
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+    - name: spec
+      type:
+        map:
+          fields:
+          - name: limits
+            type:
+              map:
+                elementType:
+                  scalar: untyped
+                  list:
+                    elementType:
+                      namedType: __untyped_atomic_
+                    elementRelationship: atomic
+                  map:
+                    elementType:
+                      namedType: __untyped_deduced_
+                    elementRelationship: separable
+          - name: percentage
+            type:
+              scalar: numeric
+          - name: podTemplateRef
+            type:
+              map:
+                fields:
+                - name: name
+                  type:
+                    scalar: string
+          - name: provisioningStrategy
+            type:
+              scalar: string
+          - name: replicas
+            type:
+              scalar: numeric
+          - name: scalableRef
+            type:
+              map:
+                fields:
+                - name: apiGroup
+                  type:
+                    scalar: string
+                - name: kind
+                  type:
+                    scalar: string
+                - name: name
+                  type:
+                    scalar: string
+    - name: status
+      type:
+        map:
+          fields:
+          - name: conditions
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: lastTransitionTime
+                      type:
+                        scalar: string
+                    - name: message
+                      type:
+                        scalar: string
+                    - name: observedGeneration
+                      type:
+                        scalar: numeric
+                    - name: reason
+                      type:
+                        scalar: string
+                    - name: status
+                      type:
+                        scalar: string
+                    - name: type
+                      type:
+                        scalar: string
+                elementRelationship: associative
+                keys:
+                - type
+          - name: podTemplateGeneration
+            type:
+              scalar: numeric
+          - name: podTemplateRef
+            type:
+              map:
+                fields:
+                - name: name
+                  type:
+                    scalar: string
+          - name: provisioningStrategy
+            type:
+              scalar: string
+          - name: replicas
+            type:
+              scalar: numeric
+- name: com.github.berth-dev.berth.provisioner.api.ec2.v1.EC2NodeClass
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+    - name: spec
+      type:
+        map:
+          fields:
+          - name: amiFamily
+            type:
+              scalar: string
+          - name: amiSelectorTerms
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: alias
+                      type:
+                        scalar: string
+                    - name: id
+                      type:
+                        scalar: string
+                    - name: name
+                      type:
+                        scalar: string
+                    - name: owner
+                      type:
+                        scalar: string
+                    - name: ssmParameter
+                      type:
+                        scalar: string
+                    - name: tags
+                      type:
+                        map:
+                          elementType:
+                            scalar: string
+                elementRelationship: atomic
+          - name: associatePublicIPAddress
+            type:
+              scalar: boolean
+          - name: blockDeviceMappings
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: deviceName
+                      type:
+                        scalar: string
+                    - name: ebs
+                      type:
+                        map:
+                          fields:
+                          - name: deleteOnTermination
+                            type:
+                              scalar: boolean
+                          - name: encrypted
+                            type:
+                              scalar: boolean
+                          - name: iops
+                            type:
+                              scalar: numeric
+                          - name: kmsKeyID
+                            type:
+                              scalar: string
+                          - name: snapshotID
+                            type:
+                              scalar: string
+                          - name: throughput
+                            type:
+                              scalar: numeric
+                          - name: volumeInitializationRate
+                            type:
+                              scalar: numeric
+                          - name: volumeSize
+                            type:
+                              scalar: string
+                          - name: volumeType
+                            type:
+                              scalar: string
+                    - name: rootVolume
+                      type:
+                        scalar: boolean
+                elementRelationship: atomic
+          - name: capacityReservationSelectorTerms
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: id
+                      type:
+                        scalar: string
+                    - name: instanceMatchCriteria
+                      type:
+                        scalar: string
+                    - name: ownerID
+                      type:
+                        scalar: string
+                    - name: tags
+                      type:
+                        map:
+                          elementType:
+                            scalar: string
+                elementRelationship: atomic
+          - name: connectionTracking
+            type:
+              map:
+                fields:
+                - name: tcpEstablishedTimeout
+                  type:
+                    scalar: numeric
+                - name: udpStreamTimeout
+                  type:
+                    scalar: numeric
+                - name: udpTimeout
+                  type:
+                    scalar: numeric
+          - name: context
+            type:
+              scalar: string
+          - name: cpuOptions
+            type:
+              map:
+                fields:
+                - name: nestedVirtualization
+                  type:
+                    scalar: string
+          - name: detailedMonitoring
+            type:
+              scalar: boolean
+          - name: instanceProfile
+            type:
+              scalar: string
+          - name: instanceStorePolicy
+            type:
+              scalar: string
+          - name: ipPrefixCount
+            type:
+              scalar: numeric
+          - name: kubelet
+            type:
+              map:
+                elementType:
+                  scalar: untyped
+                  list:
+                    elementType:
+                      namedType: __untyped_atomic_
+                    elementRelationship: atomic
+                  map:
+                    elementType:
+                      namedType: __untyped_deduced_
+                    elementRelationship: separable
+          - name: metadataOptions
+            type:
+              map:
+                fields:
+                - name: httpEndpoint
+                  type:
+                    scalar: string
+                - name: httpProtocolIPv6
+                  type:
+                    scalar: string
+                - name: httpPutResponseHopLimit
+                  type:
+                    scalar: numeric
+                - name: httpTokens
+                  type:
+                    scalar: string
+          - name: networkInterfaces
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: deviceIndex
+                      type:
+                        scalar: numeric
+                    - name: interfaceType
+                      type:
+                        scalar: string
+                    - name: networkCardIndex
+                      type:
+                        scalar: numeric
+                elementRelationship: atomic
+          - name: placementGroupSelector
+            type:
+              map:
+                fields:
+                - name: id
+                  type:
+                    scalar: string
+                - name: name
+                  type:
+                    scalar: string
+          - name: role
+            type:
+              scalar: string
+          - name: securityGroupSelectorTerms
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: id
+                      type:
+                        scalar: string
+                    - name: name
+                      type:
+                        scalar: string
+                    - name: tags
+                      type:
+                        map:
+                          elementType:
+                            scalar: string
+                elementRelationship: atomic
+          - name: subnetSelectorTerms
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: id
+                      type:
+                        scalar: string
+                    - name: tags
+                      type:
+                        map:
+                          elementType:
+                            scalar: string
+                elementRelationship: atomic
+          - name: tags
+            type:
+              map:
+                elementType:
+                  scalar: string
+          - name: userData
+            type:
+              scalar: string
+    - name: status
+      type:
+        map:
+          fields:
+          - name: amis
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: deprecated
+                      type:
+                        scalar: boolean
+                    - name: id
+                      type:
+                        scalar: string
+                    - name: name
+                      type:
+                        scalar: string
+                    - name: requirements
+                      type:
+                        list:
+                          elementType:
+                            map:
+                              fields:
+                              - name: key
+                                type:
+                                  scalar: string
+                              - name: operator
+                                type:
+                                  scalar: string
+                              - name: values
+                                type:
+                                  list:
+                                    elementType:
+                                      scalar: string
+                                    elementRelationship: atomic
+                          elementRelationship: atomic
+                elementRelationship: atomic
+          - name: capacityReservations
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: availabilityZone
+                      type:
+                        scalar: string
+                    - name: endTime
+                      type:
+                        scalar: string
+                    - name: id
+                      type:
+                        scalar: string
+                    - name: instanceMatchCriteria
+                      type:
+                        scalar: string
+                    - name: instanceType
+                      type:
+                        scalar: string
+                    - name: interruptible
+                      type:
+                        scalar: boolean
+                    - name: ownerID
+                      type:
+                        scalar: string
+                    - name: reservationType
+                      type:
+                        scalar: string
+                    - name: state
+                      type:
+                        scalar: string
+                elementRelationship: atomic
+          - name: conditions
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: lastTransitionTime
+                      type:
+                        scalar: string
+                    - name: message
+                      type:
+                        scalar: string
+                    - name: observedGeneration
+                      type:
+                        scalar: numeric
+                    - name: reason
+                      type:
+                        scalar: string
+                    - name: status
+                      type:
+                        scalar: string
+                    - name: type
+                      type:
+                        scalar: string
+                elementRelationship: associative
+                keys:
+                - type
+          - name: instanceProfile
+            type:
+              scalar: string
+          - name: securityGroups
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: id
+                      type:
+                        scalar: string
+                    - name: name
+                      type:
+                        scalar: string
+                elementRelationship: atomic
+          - name: subnets
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: id
+                      type:
+                        scalar: string
+                    - name: zone
+                      type:
+                        scalar: string
+                    - name: zoneID
+                      type:
+                        scalar: string
+                elementRelationship: atomic
+- name: com.github.berth-dev.berth.provisioner.api.karpenter.v1.NodeClaim
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+    - name: spec
+      type:
+        map:
+          fields:
+          - name: expireAfter
+            type:
+              scalar: string
+          - name: nodeClassRef
+            type:
+              map:
+                fields:
+                - name: group
+                  type:
+                    scalar: string
+                - name: kind
+                  type:
+                    scalar: string
+                - name: name
+                  type:
+                    scalar: string
+          - name: requirements
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: key
+                      type:
+                        scalar: string
+                    - name: minValues
+                      type:
+                        scalar: numeric
+                    - name: operator
+                      type:
+                        scalar: string
+                    - name: values
+                      type:
+                        list:
+                          elementType:
+                            scalar: string
+                          elementRelationship: atomic
+                elementRelationship: atomic
+          - name: resources
+            type:
+              map:
+                fields:
+                - name: requests
+                  type:
+                    map:
+                      elementType:
+                        scalar: untyped
+                        list:
+                          elementType:
+                            namedType: __untyped_atomic_
+                          elementRelationship: atomic
+                        map:
+                          elementType:
+                            namedType: __untyped_deduced_
+                          elementRelationship: separable
+          - name: startupTaints
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: effect
+                      type:
+                        scalar: string
+                    - name: key
+                      type:
+                        scalar: string
+                    - name: timeAdded
+                      type:
+                        scalar: string
+                    - name: value
+                      type:
+                        scalar: string
+                elementRelationship: atomic
+          - name: taints
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: effect
+                      type:
+                        scalar: string
+                    - name: key
+                      type:
+                        scalar: string
+                    - name: timeAdded
+                      type:
+                        scalar: string
+                    - name: value
+                      type:
+                        scalar: string
+                elementRelationship: atomic
+          - name: terminationGracePeriod
+            type:
+              scalar: string
+    - name: status
+      type:
+        map:
+          fields:
+          - name: allocatable
+            type:
+              map:
+                elementType:
+                  scalar: untyped
+                  list:
+                    elementType:
+                      namedType: __untyped_atomic_
+                    elementRelationship: atomic
+                  map:
+                    elementType:
+                      namedType: __untyped_deduced_
+                    elementRelationship: separable
+          - name: capacity
+            type:
+              map:
+                elementType:
+                  scalar: untyped
+                  list:
+                    elementType:
+                      namedType: __untyped_atomic_
+                    elementRelationship: atomic
+                  map:
+                    elementType:
+                      namedType: __untyped_deduced_
+                    elementRelationship: separable
+          - name: conditions
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: lastTransitionTime
+                      type:
+                        scalar: string
+                    - name: message
+                      type:
+                        scalar: string
+                    - name: observedGeneration
+                      type:
+                        scalar: numeric
+                    - name: reason
+                      type:
+                        scalar: string
+                    - name: status
+                      type:
+                        scalar: string
+                    - name: type
+                      type:
+                        scalar: string
+                elementRelationship: associative
+                keys:
+                - type
+          - name: imageID
+            type:
+              scalar: string
+          - name: lastPodEventTime
+            type:
+              scalar: string
+          - name: nodeName
+            type:
+              scalar: string
+          - name: providerID
+            type:
+              scalar: string
+- name: com.github.berth-dev.berth.provisioner.api.karpenter.v1.NodePool
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+    - name: spec
+      type:
+        map:
+          fields:
+          - name: disruption
+            type:
+              map:
+                fields:
+                - name: budgets
+                  type:
+                    list:
+                      elementType:
+                        map:
+                          fields:
+                          - name: duration
+                            type:
+                              scalar: string
+                          - name: nodes
+                            type:
+                              scalar: string
+                          - name: reasons
+                            type:
+                              list:
+                                elementType:
+                                  scalar: string
+                                elementRelationship: associative
+                          - name: schedule
+                            type:
+                              scalar: string
+                      elementRelationship: atomic
+                - name: consolidateAfter
+                  type:
+                    scalar: string
+                - name: consolidationPolicy
+                  type:
+                    scalar: string
+          - name: limits
+            type:
+              map:
+                elementType:
+                  scalar: untyped
+                  list:
+                    elementType:
+                      namedType: __untyped_atomic_
+                    elementRelationship: atomic
+                  map:
+                    elementType:
+                      namedType: __untyped_deduced_
+                    elementRelationship: separable
+          - name: replicas
+            type:
+              scalar: numeric
+          - name: template
+            type:
+              map:
+                fields:
+                - name: metadata
+                  type:
+                    map:
+                      fields:
+                      - name: annotations
+                        type:
+                          map:
+                            elementType:
+                              scalar: string
+                            elementRelationship: separable
+                      - name: labels
+                        type:
+                          map:
+                            elementType:
+                              scalar: string
+                            elementRelationship: atomic
+                - name: spec
+                  type:
+                    map:
+                      fields:
+                      - name: expireAfter
+                        type:
+                          scalar: string
+                      - name: nodeClassRef
+                        type:
+                          map:
+                            fields:
+                            - name: group
+                              type:
+                                scalar: string
+                            - name: kind
+                              type:
+                                scalar: string
+                            - name: name
+                              type:
+                                scalar: string
+                      - name: requirements
+                        type:
+                          list:
+                            elementType:
+                              map:
+                                fields:
+                                - name: key
+                                  type:
+                                    scalar: string
+                                - name: minValues
+                                  type:
+                                    scalar: numeric
+                                - name: operator
+                                  type:
+                                    scalar: string
+                                - name: values
+                                  type:
+                                    list:
+                                      elementType:
+                                        scalar: string
+                                      elementRelationship: atomic
+                            elementRelationship: atomic
+                      - name: startupTaints
+                        type:
+                          list:
+                            elementType:
+                              map:
+                                fields:
+                                - name: effect
+                                  type:
+                                    scalar: string
+                                - name: key
+                                  type:
+                                    scalar: string
+                                - name: timeAdded
+                                  type:
+                                    scalar: string
+                                - name: value
+                                  type:
+                                    scalar: string
+                            elementRelationship: atomic
+                      - name: taints
+                        type:
+                          list:
+                            elementType:
+                              map:
+                                fields:
+                                - name: effect
+                                  type:
+                                    scalar: string
+                                - name: key
+                                  type:
+                                    scalar: string
+                                - name: timeAdded
+                                  type:
+                                    scalar: string
+                                - name: value
+                                  type:
+                                    scalar: string
+                            elementRelationship: atomic
+                      - name: terminationGracePeriod
+                        type:
+                          scalar: string
+          - name: weight
+            type:
+              scalar: numeric
+    - name: status
+      type:
+        map:
+          fields:
+          - name: conditions
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: lastTransitionTime
+                      type:
+                        scalar: string
+                    - name: message
+                      type:
+                        scalar: string
+                    - name: observedGeneration
+                      type:
+                        scalar: numeric
+                    - name: reason
+                      type:
+                        scalar: string
+                    - name: status
+                      type:
+                        scalar: string
+                    - name: type
+                      type:
+                        scalar: string
+                elementRelationship: associative
+                keys:
+                - type
+          - name: nodeClassObservedGeneration
+            type:
+              scalar: numeric
+          - name: nodes
+            type:
+              scalar: numeric
+          - name: resources
+            type:
+              map:
+                elementType:
+                  scalar: untyped
+                  list:
+                    elementType:
+                      namedType: __untyped_atomic_
+                    elementRelationship: atomic
+                  map:
+                    elementType:
+                      namedType: __untyped_deduced_
+                    elementRelationship: separable
+- name: com.github.berth-dev.berth.provisioner.api.karpenter.v1alpha1.NodeOverlay
+  map:
+    fields:
+    - name: apiVersion
+      type:
+        scalar: string
+    - name: kind
+      type:
+        scalar: string
+    - name: metadata
+      type:
+        map:
+          elementType:
+            scalar: untyped
+            list:
+              elementType:
+                namedType: __untyped_atomic_
+              elementRelationship: atomic
+            map:
+              elementType:
+                namedType: __untyped_deduced_
+              elementRelationship: separable
+    - name: spec
+      type:
+        map:
+          fields:
+          - name: capacity
+            type:
+              map:
+                elementType:
+                  scalar: untyped
+                  list:
+                    elementType:
+                      namedType: __untyped_atomic_
+                    elementRelationship: atomic
+                  map:
+                    elementType:
+                      namedType: __untyped_deduced_
+                    elementRelationship: separable
+          - name: price
+            type:
+              scalar: string
+          - name: priceAdjustment
+            type:
+              scalar: string
+          - name: requirements
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: key
+                      type:
+                        scalar: string
+                    - name: operator
+                      type:
+                        scalar: string
+                    - name: values
+                      type:
+                        list:
+                          elementType:
+                            scalar: string
+                          elementRelationship: atomic
+                elementRelationship: atomic
+          - name: weight
+            type:
+              scalar: numeric
+    - name: status
+      type:
+        map:
+          fields:
+          - name: conditions
+            type:
+              list:
+                elementType:
+                  map:
+                    fields:
+                    - name: lastTransitionTime
+                      type:
+                        scalar: string
+                    - name: message
+                      type:
+                        scalar: string
+                    - name: observedGeneration
+                      type:
+                        scalar: numeric
+                    - name: reason
+                      type:
+                        scalar: string
+                    - name: status
+                      type:
+                        scalar: string
+                    - name: type
+                      type:
+                        scalar: string
+                elementRelationship: associative
+                keys:
+                - type
 - name: __untyped_atomic_
   scalar: untyped
   list:

@@ -6,8 +6,11 @@
 package v1beta1
 
 import (
+	autoscalingv1beta1 "github.com/berth-dev/berth/provisioner/api/autoscaling/v1beta1"
+	internal "github.com/berth-dev/berth/provisioner/generated/applyconfiguration/internal"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	types "k8s.io/apimachinery/pkg/types"
+	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -31,6 +34,47 @@ func CapacityBuffer(name, namespace string) *CapacityBufferApplyConfiguration {
 	b.WithKind("CapacityBuffer")
 	b.WithAPIVersion("autoscaling.x-k8s.io/v1beta1")
 	return b
+}
+
+// ExtractCapacityBufferFrom extracts the applied configuration owned by fieldManager from
+// capacityBuffer for the specified subresource. Pass an empty string for subresource to extract
+// the main resource. Common subresources include "status", "scale", etc.
+// capacityBuffer must be a unmodified CapacityBuffer API object that was retrieved from the Kubernetes API.
+// ExtractCapacityBufferFrom provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractCapacityBufferFrom(capacityBuffer *autoscalingv1beta1.CapacityBuffer, fieldManager string, subresource string) (*CapacityBufferApplyConfiguration, error) {
+	b := &CapacityBufferApplyConfiguration{}
+	err := managedfields.ExtractInto(capacityBuffer, internal.Parser().Type("com.github.berth-dev.berth.provisioner.api.autoscaling.v1beta1.CapacityBuffer"), fieldManager, b, subresource)
+	if err != nil {
+		return nil, err
+	}
+	b.WithName(capacityBuffer.Name)
+	b.WithNamespace(capacityBuffer.Namespace)
+
+	b.WithKind("CapacityBuffer")
+	b.WithAPIVersion("autoscaling.x-k8s.io/v1beta1")
+	return b, nil
+}
+
+// ExtractCapacityBuffer extracts the applied configuration owned by fieldManager from
+// capacityBuffer. If no managedFields are found in capacityBuffer for fieldManager, a
+// CapacityBufferApplyConfiguration is returned with only the Name, Namespace (if applicable),
+// APIVersion and Kind populated. It is possible that no managed fields were found for because other
+// field managers have taken ownership of all the fields previously owned by fieldManager, or because
+// the fieldManager never owned fields any fields.
+// capacityBuffer must be a unmodified CapacityBuffer API object that was retrieved from the Kubernetes API.
+// ExtractCapacityBuffer provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractCapacityBuffer(capacityBuffer *autoscalingv1beta1.CapacityBuffer, fieldManager string) (*CapacityBufferApplyConfiguration, error) {
+	return ExtractCapacityBufferFrom(capacityBuffer, fieldManager, "")
+}
+
+// ExtractCapacityBufferStatus extracts the applied configuration owned by fieldManager from
+// capacityBuffer for the status subresource.
+func ExtractCapacityBufferStatus(capacityBuffer *autoscalingv1beta1.CapacityBuffer, fieldManager string) (*CapacityBufferApplyConfiguration, error) {
+	return ExtractCapacityBufferFrom(capacityBuffer, fieldManager, "status")
 }
 
 func (b CapacityBufferApplyConfiguration) IsApplyConfiguration() {}

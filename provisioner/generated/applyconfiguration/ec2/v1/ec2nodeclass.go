@@ -6,8 +6,11 @@
 package v1
 
 import (
+	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
+	internal "github.com/berth-dev/berth/provisioner/generated/applyconfiguration/internal"
 	apismetav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	types "k8s.io/apimachinery/pkg/types"
+	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
 	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -30,6 +33,46 @@ func EC2NodeClass(name string) *EC2NodeClassApplyConfiguration {
 	b.WithKind("EC2NodeClass")
 	b.WithAPIVersion("karpenter.k8s.aws/v1")
 	return b
+}
+
+// ExtractEC2NodeClassFrom extracts the applied configuration owned by fieldManager from
+// eC2NodeClass for the specified subresource. Pass an empty string for subresource to extract
+// the main resource. Common subresources include "status", "scale", etc.
+// eC2NodeClass must be a unmodified EC2NodeClass API object that was retrieved from the Kubernetes API.
+// ExtractEC2NodeClassFrom provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractEC2NodeClassFrom(eC2NodeClass *ec2v1.EC2NodeClass, fieldManager string, subresource string) (*EC2NodeClassApplyConfiguration, error) {
+	b := &EC2NodeClassApplyConfiguration{}
+	err := managedfields.ExtractInto(eC2NodeClass, internal.Parser().Type("com.github.berth-dev.berth.provisioner.api.ec2.v1.EC2NodeClass"), fieldManager, b, subresource)
+	if err != nil {
+		return nil, err
+	}
+	b.WithName(eC2NodeClass.Name)
+
+	b.WithKind("EC2NodeClass")
+	b.WithAPIVersion("karpenter.k8s.aws/v1")
+	return b, nil
+}
+
+// ExtractEC2NodeClass extracts the applied configuration owned by fieldManager from
+// eC2NodeClass. If no managedFields are found in eC2NodeClass for fieldManager, a
+// EC2NodeClassApplyConfiguration is returned with only the Name, Namespace (if applicable),
+// APIVersion and Kind populated. It is possible that no managed fields were found for because other
+// field managers have taken ownership of all the fields previously owned by fieldManager, or because
+// the fieldManager never owned fields any fields.
+// eC2NodeClass must be a unmodified EC2NodeClass API object that was retrieved from the Kubernetes API.
+// ExtractEC2NodeClass provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractEC2NodeClass(eC2NodeClass *ec2v1.EC2NodeClass, fieldManager string) (*EC2NodeClassApplyConfiguration, error) {
+	return ExtractEC2NodeClassFrom(eC2NodeClass, fieldManager, "")
+}
+
+// ExtractEC2NodeClassStatus extracts the applied configuration owned by fieldManager from
+// eC2NodeClass for the status subresource.
+func ExtractEC2NodeClassStatus(eC2NodeClass *ec2v1.EC2NodeClass, fieldManager string) (*EC2NodeClassApplyConfiguration, error) {
+	return ExtractEC2NodeClassFrom(eC2NodeClass, fieldManager, "status")
 }
 
 func (b EC2NodeClassApplyConfiguration) IsApplyConfiguration() {}

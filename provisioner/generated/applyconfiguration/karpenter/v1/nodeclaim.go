@@ -6,8 +6,11 @@
 package v1
 
 import (
+	karpenterv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
+	internal "github.com/berth-dev/berth/provisioner/generated/applyconfiguration/internal"
 	apismetav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	types "k8s.io/apimachinery/pkg/types"
+	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
 	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -30,6 +33,46 @@ func NodeClaim(name string) *NodeClaimApplyConfiguration {
 	b.WithKind("NodeClaim")
 	b.WithAPIVersion("karpenter.sh/v1")
 	return b
+}
+
+// ExtractNodeClaimFrom extracts the applied configuration owned by fieldManager from
+// nodeClaim for the specified subresource. Pass an empty string for subresource to extract
+// the main resource. Common subresources include "status", "scale", etc.
+// nodeClaim must be a unmodified NodeClaim API object that was retrieved from the Kubernetes API.
+// ExtractNodeClaimFrom provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractNodeClaimFrom(nodeClaim *karpenterv1.NodeClaim, fieldManager string, subresource string) (*NodeClaimApplyConfiguration, error) {
+	b := &NodeClaimApplyConfiguration{}
+	err := managedfields.ExtractInto(nodeClaim, internal.Parser().Type("com.github.berth-dev.berth.provisioner.api.karpenter.v1.NodeClaim"), fieldManager, b, subresource)
+	if err != nil {
+		return nil, err
+	}
+	b.WithName(nodeClaim.Name)
+
+	b.WithKind("NodeClaim")
+	b.WithAPIVersion("karpenter.sh/v1")
+	return b, nil
+}
+
+// ExtractNodeClaim extracts the applied configuration owned by fieldManager from
+// nodeClaim. If no managedFields are found in nodeClaim for fieldManager, a
+// NodeClaimApplyConfiguration is returned with only the Name, Namespace (if applicable),
+// APIVersion and Kind populated. It is possible that no managed fields were found for because other
+// field managers have taken ownership of all the fields previously owned by fieldManager, or because
+// the fieldManager never owned fields any fields.
+// nodeClaim must be a unmodified NodeClaim API object that was retrieved from the Kubernetes API.
+// ExtractNodeClaim provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractNodeClaim(nodeClaim *karpenterv1.NodeClaim, fieldManager string) (*NodeClaimApplyConfiguration, error) {
+	return ExtractNodeClaimFrom(nodeClaim, fieldManager, "")
+}
+
+// ExtractNodeClaimStatus extracts the applied configuration owned by fieldManager from
+// nodeClaim for the status subresource.
+func ExtractNodeClaimStatus(nodeClaim *karpenterv1.NodeClaim, fieldManager string) (*NodeClaimApplyConfiguration, error) {
+	return ExtractNodeClaimFrom(nodeClaim, fieldManager, "status")
 }
 
 func (b NodeClaimApplyConfiguration) IsApplyConfiguration() {}

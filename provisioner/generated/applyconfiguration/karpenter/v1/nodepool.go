@@ -6,8 +6,11 @@
 package v1
 
 import (
+	karpenterv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
+	internal "github.com/berth-dev/berth/provisioner/generated/applyconfiguration/internal"
 	apismetav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	types "k8s.io/apimachinery/pkg/types"
+	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
 	metav1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -30,6 +33,46 @@ func NodePool(name string) *NodePoolApplyConfiguration {
 	b.WithKind("NodePool")
 	b.WithAPIVersion("karpenter.sh/v1")
 	return b
+}
+
+// ExtractNodePoolFrom extracts the applied configuration owned by fieldManager from
+// nodePool for the specified subresource. Pass an empty string for subresource to extract
+// the main resource. Common subresources include "status", "scale", etc.
+// nodePool must be a unmodified NodePool API object that was retrieved from the Kubernetes API.
+// ExtractNodePoolFrom provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractNodePoolFrom(nodePool *karpenterv1.NodePool, fieldManager string, subresource string) (*NodePoolApplyConfiguration, error) {
+	b := &NodePoolApplyConfiguration{}
+	err := managedfields.ExtractInto(nodePool, internal.Parser().Type("com.github.berth-dev.berth.provisioner.api.karpenter.v1.NodePool"), fieldManager, b, subresource)
+	if err != nil {
+		return nil, err
+	}
+	b.WithName(nodePool.Name)
+
+	b.WithKind("NodePool")
+	b.WithAPIVersion("karpenter.sh/v1")
+	return b, nil
+}
+
+// ExtractNodePool extracts the applied configuration owned by fieldManager from
+// nodePool. If no managedFields are found in nodePool for fieldManager, a
+// NodePoolApplyConfiguration is returned with only the Name, Namespace (if applicable),
+// APIVersion and Kind populated. It is possible that no managed fields were found for because other
+// field managers have taken ownership of all the fields previously owned by fieldManager, or because
+// the fieldManager never owned fields any fields.
+// nodePool must be a unmodified NodePool API object that was retrieved from the Kubernetes API.
+// ExtractNodePool provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractNodePool(nodePool *karpenterv1.NodePool, fieldManager string) (*NodePoolApplyConfiguration, error) {
+	return ExtractNodePoolFrom(nodePool, fieldManager, "")
+}
+
+// ExtractNodePoolStatus extracts the applied configuration owned by fieldManager from
+// nodePool for the status subresource.
+func ExtractNodePoolStatus(nodePool *karpenterv1.NodePool, fieldManager string) (*NodePoolApplyConfiguration, error) {
+	return ExtractNodePoolFrom(nodePool, fieldManager, "status")
 }
 
 func (b NodePoolApplyConfiguration) IsApplyConfiguration() {}

@@ -6,8 +6,11 @@
 package v1alpha1
 
 import (
+	karpenterv1alpha1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1alpha1"
+	internal "github.com/berth-dev/berth/provisioner/generated/applyconfiguration/internal"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	types "k8s.io/apimachinery/pkg/types"
+	managedfields "k8s.io/apimachinery/pkg/util/managedfields"
 	v1 "k8s.io/client-go/applyconfigurations/meta/v1"
 )
 
@@ -31,6 +34,46 @@ func NodeOverlay(name string) *NodeOverlayApplyConfiguration {
 	b.WithKind("NodeOverlay")
 	b.WithAPIVersion("karpenter.sh/v1alpha1")
 	return b
+}
+
+// ExtractNodeOverlayFrom extracts the applied configuration owned by fieldManager from
+// nodeOverlay for the specified subresource. Pass an empty string for subresource to extract
+// the main resource. Common subresources include "status", "scale", etc.
+// nodeOverlay must be a unmodified NodeOverlay API object that was retrieved from the Kubernetes API.
+// ExtractNodeOverlayFrom provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractNodeOverlayFrom(nodeOverlay *karpenterv1alpha1.NodeOverlay, fieldManager string, subresource string) (*NodeOverlayApplyConfiguration, error) {
+	b := &NodeOverlayApplyConfiguration{}
+	err := managedfields.ExtractInto(nodeOverlay, internal.Parser().Type("com.github.berth-dev.berth.provisioner.api.karpenter.v1alpha1.NodeOverlay"), fieldManager, b, subresource)
+	if err != nil {
+		return nil, err
+	}
+	b.WithName(nodeOverlay.Name)
+
+	b.WithKind("NodeOverlay")
+	b.WithAPIVersion("karpenter.sh/v1alpha1")
+	return b, nil
+}
+
+// ExtractNodeOverlay extracts the applied configuration owned by fieldManager from
+// nodeOverlay. If no managedFields are found in nodeOverlay for fieldManager, a
+// NodeOverlayApplyConfiguration is returned with only the Name, Namespace (if applicable),
+// APIVersion and Kind populated. It is possible that no managed fields were found for because other
+// field managers have taken ownership of all the fields previously owned by fieldManager, or because
+// the fieldManager never owned fields any fields.
+// nodeOverlay must be a unmodified NodeOverlay API object that was retrieved from the Kubernetes API.
+// ExtractNodeOverlay provides a way to perform a extract/modify-in-place/apply workflow.
+// Note that an extracted apply configuration will contain fewer fields than what the fieldManager previously
+// applied if another fieldManager has updated or force applied any of the previously applied fields.
+func ExtractNodeOverlay(nodeOverlay *karpenterv1alpha1.NodeOverlay, fieldManager string) (*NodeOverlayApplyConfiguration, error) {
+	return ExtractNodeOverlayFrom(nodeOverlay, fieldManager, "")
+}
+
+// ExtractNodeOverlayStatus extracts the applied configuration owned by fieldManager from
+// nodeOverlay for the status subresource.
+func ExtractNodeOverlayStatus(nodeOverlay *karpenterv1alpha1.NodeOverlay, fieldManager string) (*NodeOverlayApplyConfiguration, error) {
+	return ExtractNodeOverlayFrom(nodeOverlay, fieldManager, "status")
 }
 
 func (b NodeOverlayApplyConfiguration) IsApplyConfiguration() {}
