@@ -1,0 +1,188 @@
+package requirement_test
+
+import (
+	"math"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
+	"github.com/berth-dev/berth/provisioner/requirement"
+)
+
+const (
+	in           = corev1.NodeSelectorOpIn
+	notIn        = corev1.NodeSelectorOpNotIn
+	exists       = corev1.NodeSelectorOpExists
+	doesNotExist = corev1.NodeSelectorOpDoesNotExist
+	gt           = corev1.NodeSelectorOpGt
+	lt           = corev1.NodeSelectorOpLt
+	gte          = karpv1.OperatorGte
+	lte          = karpv1.OperatorLte
+)
+
+func TestHasFollowsTheOperator(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		r    requirement.Requirement
+		yes  []string
+		no   []string
+		want corev1.NodeSelectorOperator
+	}{
+		"In":                           {r: requirement.New("k", in, "b", "a"), yes: []string{"a", "b"}, no: []string{"c", ""}, want: in},
+		"NotIn":                        {r: requirement.New("k", notIn, "a"), yes: []string{"b", ""}, no: []string{"a"}, want: notIn},
+		"NotIn without values, Exists": {r: requirement.New("k", notIn), yes: []string{"a"}, want: exists},
+		"Exists":                       {r: requirement.New("k", exists), yes: []string{"a", ""}, want: exists},
+		"DoesNotExist":                 {r: requirement.New("k", doesNotExist), no: []string{"a", ""}, want: doesNotExist},
+		"Gt is exclusive":              {r: requirement.New("k", gt, "2"), yes: []string{"3", "100"}, no: []string{"2", "x", ""}, want: gte},
+		"Gte is inclusive":             {r: requirement.New("k", gte, "2"), yes: []string{"2"}, no: []string{"1", "2.5"}, want: gte},
+		"Lt is exclusive":              {r: requirement.New("k", lt, "2"), yes: []string{"1", "-5"}, no: []string{"2"}, want: lte},
+		"Lte is inclusive":             {r: requirement.New("k", lte, "2"), yes: []string{"2"}, no: []string{"3"}, want: lte},
+		"Gt MaxInt matches nothing":    {r: requirement.New("k", gt, strconv.Itoa(math.MaxInt64)), no: []string{"1"}, want: doesNotExist},
+		"Gt of a word matches nothing": {r: requirement.New("k", gt, "x"), no: []string{"1"}, want: doesNotExist},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, v := range tc.yes {
+				require.True(t, tc.r.Has(v), "%s has %q", tc.r, v)
+			}
+			for _, v := range tc.no {
+				require.False(t, tc.r.Has(v), "%s has %q", tc.r, v)
+			}
+			require.Equal(t, tc.want, tc.r.Operator())
+		})
+	}
+}
+
+func TestIntersection(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		a, b requirement.Requirement
+		want string
+	}{
+		"set and set":                   {a: requirement.New("k", in, "a", "b"), b: requirement.New("k", in, "b", "c"), want: "k In [b]"},
+		"set and complement":            {a: requirement.New("k", in, "a", "b"), b: requirement.New("k", notIn, "a"), want: "k In [b]"},
+		"complements unite":             {a: requirement.New("k", notIn, "a"), b: requirement.New("k", notIn, "b"), want: "k NotIn [a, b]"},
+		"bounds filter a set":           {a: requirement.New("k", in, "1", "5", "x"), b: requirement.New("k", gt, "2"), want: "k In [5]"},
+		"bounds tighten":                {a: requirement.New("k", gte, "2"), b: requirement.New("k", gt, "4"), want: "k Gte 5"},
+		"two bounds stay two":           {a: requirement.New("k", gte, "2"), b: requirement.New("k", lte, "8"), want: "k Gte 2 and k Lte 8"},
+		"CORE-040 crossed bounds: none": {a: requirement.New("k", gte, "9"), b: requirement.New("k", lte, "8"), want: "k DoesNotExist"},
+		"nothing in common":             {a: requirement.New("k", in, "a"), b: requirement.New("k", in, "b"), want: "k DoesNotExist"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			require.Equal(t, tc.want, tc.a.Intersection(tc.b).String())
+			require.Equal(t, tc.want, tc.b.Intersection(tc.a).String())
+		})
+	}
+	require.Equal(t, 3, requirement.New("k", exists).WithMinValues(2).Intersection(requirement.New("k", exists).WithMinValues(3)).MinValues())
+}
+
+func TestCompatible(t *testing.T) {
+	t.Parallel()
+	pool := requirement.NewSet(requirement.New("team", in, "a", "b"))
+	tests := map[string]struct {
+		incoming requirement.Set
+		template bool
+		wantErr  string
+	}{
+		"a value of the pool":                        {incoming: requirement.FromLabels(map[string]string{"team": "a"})},
+		"another value":                              {incoming: requirement.FromLabels(map[string]string{"team": "c"}), wantErr: `label "team"`},
+		"PROV-010 unknown label":                     {incoming: requirement.FromLabels(map[string]string{"x": "y"}), template: true, wantErr: `label "x" does not have known values`},
+		"PROV-011 NotIn on an unknown key":           {incoming: requirement.NewSet(requirement.New("x", notIn, "y"))},
+		"well-known keys are open for a template":    {incoming: requirement.FromLabels(map[string]string{"kubernetes.io/arch": "arm64"}), template: true},
+		"well-known keys are closed for a real node": {incoming: requirement.FromLabels(map[string]string{"kubernetes.io/arch": "arm64"}), wantErr: "does not have known values"},
+		"CORE-043 aliases are one key":               {incoming: requirement.FromLabels(map[string]string{"beta.kubernetes.io/arch": "arm64"}), template: true},
+		"a typo gets a hint":                         {incoming: requirement.FromLabels(map[string]string{"topology.k8s.io/zone": "a"}), template: true, wantErr: `typo of "topology.kubernetes.io/zone"?`},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var open func(string) bool
+			if tc.template {
+				open = requirement.IsWellKnown
+			}
+			err := pool.Compatible(tc.incoming, open)
+			if tc.wantErr == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, tc.wantErr)
+		})
+	}
+}
+
+func TestToClaim(t *testing.T) {
+	t.Parallel()
+	three := 3
+	s := requirement.FromClaim([]karpv1.NodeSelectorRequirementWithMinValues{
+		{Key: "cpu", Operator: gt, Values: []string{"2"}},
+		{Key: "cpu", Operator: lte, Values: []string{"8"}},
+		{Key: "family", Operator: exists, MinValues: &three},
+		{Key: "beta.kubernetes.io/os", Operator: in, Values: []string{"linux"}},
+	})
+	require.Equal(t, []karpv1.NodeSelectorRequirementWithMinValues{
+		{Key: "cpu", Operator: gte, Values: []string{"3"}}, // CORE-038
+		{Key: "cpu", Operator: lte, Values: []string{"8"}}, // CORE-039
+		{Key: "family", Operator: exists, MinValues: &three},
+		{Key: "kubernetes.io/os", Operator: in, Values: []string{"linux"}},
+	}, s.ToClaim())
+}
+
+func TestAny(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		r     requirement.Requirement
+		check func(string) bool
+		none  bool
+	}{
+		"In gives a member":                {r: requirement.New("k", in, "b", "a"), check: func(v string) bool { return v == "a" }},
+		"Exists gives an integer":          {r: requirement.New("k", exists), check: func(v string) bool { _, err := strconv.Atoi(v); return err == nil }},
+		"bounds hold":                      {r: requirement.New("k", gte, "5").Intersection(requirement.New("k", lte, "6")), check: func(v string) bool { return v == "5" || v == "6" }},
+		"exclusions hold":                  {r: requirement.New("k", notIn, "7"), check: func(v string) bool { return v != "7" }},
+		"DoesNotExist gives no label":      {r: requirement.New("k", doesNotExist), none: true},
+		"bounds and exclusions leave none": {r: requirement.New("k", gte, "5").Intersection(requirement.New("k", lte, "5")).Intersection(requirement.New("k", notIn, "5")), none: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(50) {
+				value, ok := tc.r.Any(seed * 7)
+				require.Equal(t, !tc.none, ok)
+				require.True(t, tc.none || tc.check(value), value)
+				require.True(t, tc.none || tc.r.Has(value), value)
+			}
+		})
+	}
+}
+
+// FuzzLaws: intersection commutes, is idempotent and agrees with Has; Intersects agrees with it.
+func FuzzLaws(f *testing.F) {
+	f.Add(uint8(0), "a", "b", uint8(1), "a", "5", "7")
+	f.Add(uint8(4), "2", "", uint8(7), "9", "", "4")
+	ops := []corev1.NodeSelectorOperator{in, notIn, exists, doesNotExist, gt, lt, gte, lte}
+	build := func(op uint8, v, w string) requirement.Requirement {
+		switch o := ops[int(op)%len(ops)]; o {
+		case in, notIn:
+			return requirement.New("k", o, v, w)
+		case exists, doesNotExist:
+			return requirement.New("k", o)
+		default:
+			return requirement.New("k", o, v)
+		}
+	}
+	f.Fuzz(func(t *testing.T, opA uint8, a1, a2 string, opB uint8, b1, b2, probe string) {
+		a, b := build(opA, a1, a2), build(opB, b1, b2)
+		ab, ba := a.Intersection(b), b.Intersection(a)
+		require.Equal(t, ab, ba)
+		require.Equal(t, a, a.Intersection(a))
+		for _, v := range []string{probe, a1, a2, b1, b2} {
+			require.Equal(t, a.Has(v) && b.Has(v), ab.Has(v), "%s and %s on %q", a, b, v)
+		}
+		require.Equal(t, a.Intersects(b), !ab.IsEmpty(), "%s and %s", a, b)
+	})
+}
