@@ -12,6 +12,7 @@ const (
 	// Running: the machine has left pending; it boots until Instance.BootAt.
 	Running EventKind = "Running"
 	// Gone: the machine is off, because it shuts down, was taken back or stopped.
+	// A machine that ends while it is pending is Gone without having been Running.
 	Gone EventKind = "Gone"
 )
 

@@ -18,6 +18,7 @@ type candidate struct {
 	pool     poolKey
 	price    float64
 	priority float64
+	rank     float64 // of the pool's spare capacity; greater is better
 	position int
 	refused  *apiError // why this one cannot be launched
 	ids      []string  // launched
@@ -260,8 +261,11 @@ func launchError(code string, k poolKey) *apiError {
 // fill launches up to total instances in the order of the allocation strategy.
 func (s *Server) fill(req *fleetRequest, fleetID, token string) {
 	open := keep(req.candidates, func(c *candidate) bool { return c.refused == nil })
+	for _, c := range open {
+		c.rank = s.pools.rank(c.pool)
+	}
 	for launched := 0; launched < req.total && len(open) > 0; {
-		c := s.pick(req, open)
+		c := pick(req, open)
 		for launched < req.total {
 			if c.refused = s.exhausted(c); c.refused != nil {
 				break
@@ -272,6 +276,7 @@ func (s *Server) fill(req *fleetRequest, fleetID, token string) {
 				break
 			}
 		}
+		c.rank = s.pools.rank(c.pool)
 		if c.refused != nil {
 			open = slices.DeleteFunc(open, func(o *candidate) bool { return o == c })
 		}
@@ -294,8 +299,8 @@ func (s *Server) exhausted(c *candidate) *apiError {
 // pick chooses the next candidate as the strategy wants it. The strategies that
 // look at capacity take the half of the pools with most of it and choose there,
 // so the cheapest pool is often passed over.
-func (s *Server) pick(req *fleetRequest, open []*candidate) *candidate {
-	depth := func(a, b *candidate) int { return cmp.Compare(s.pools.rank(b.pool), s.pools.rank(a.pool)) }
+func pick(req *fleetRequest, open []*candidate) *candidate {
+	depth := func(a, b *candidate) int { return cmp.Compare(b.rank, a.rank) }
 	price := func(a, b *candidate) int { return cmp.Compare(a.price, b.price) }
 	priority := func(a, b *candidate) int { return cmp.Compare(a.priority, b.priority) }
 	position := func(a, b *candidate) int { return cmp.Compare(a.position, b.position) }

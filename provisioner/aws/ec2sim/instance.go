@@ -54,7 +54,8 @@ type instance struct {
 
 func (i *instance) copy() Instance {
 	c := i.Instance
-	c.Tags = maps.Clone(i.Tags)
+	c.Tags, c.RootGiB = maps.Clone(i.Tags), maps.Clone(i.RootGiB)
+	c.SecurityGroupIDs = slices.Clone(i.SecurityGroupIDs)
 	return c
 }
 

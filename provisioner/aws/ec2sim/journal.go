@@ -50,14 +50,16 @@ func (j *journal) add(c Call) {
 	j.counts[c.Action]++
 	j.calls = append(j.calls, c)
 	j.bytes += len(c.Body)
+	if len(j.calls) <= maxCalls && j.bytes <= maxCallBytes {
+		return
+	}
+	// Drop down to three quarters at once, so that a call costs little on average.
 	drop := 0
-	for len(j.calls)-drop > maxCalls || j.bytes > maxCallBytes && drop < len(j.calls)-1 {
+	for drop < len(j.calls)-1 && (len(j.calls)-drop > maxCalls/4*3 || j.bytes > maxCallBytes/4*3) {
 		j.bytes -= len(j.calls[drop].Body)
 		drop++
 	}
-	if drop > 0 {
-		j.calls = slices.Delete(j.calls, 0, drop)
-	}
+	j.calls = slices.Delete(j.calls, 0, drop)
 }
 
 // Calls returns the newest calls, oldest first.

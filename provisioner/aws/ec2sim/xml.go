@@ -81,6 +81,10 @@ func (w *xmlWriter) tags(tags map[string]string) {
 }
 
 func (w *xmlWriter) escape(s string) {
+	if plain(s) {
+		w.buf = append(w.buf, s...)
+		return
+	}
 	for _, r := range s {
 		switch {
 		case r == '&':
@@ -99,4 +103,15 @@ func (w *xmlWriter) escape(s string) {
 			w.buf = utf8.AppendRune(w.buf, r)
 		}
 	}
+}
+
+// plain tells that a text needs no escaping, as most texts do not.
+func plain(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c < 0x20, c >= 0x7f, c == '&', c == '<', c == '>', c == '"':
+			return false
+		}
+	}
+	return true
 }
