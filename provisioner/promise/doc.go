@@ -1,7 +1,7 @@
-// Package promise remembers which pod was promised room on which claim or node, which pods are being
-// planned for, and which were refused and why.
+// Package promise remembers which pods have asked for a node, which node was bought or kept for whom,
+// and which pods no node can help.
 //
-// Place in the flow: the plugin reads it inside the scheduling cycle, in well under a microsecond; the
-// facade and launch write it. Memory only: what must survive a restart stands on the NodeClaims, from
-// where the facade rebuilds the table. Pure: the time is an argument.
+// Place in the flow: the plugin looks a pod up here in PostFilter and keeps room in Filter; the facade
+// writes the verdicts of the solver; state reads the table so that promised pods take room in the
+// next snapshot. The table is memory only: the durable copy is an annotation on the NodeClaim.
 package promise

@@ -4,70 +4,78 @@ import (
 	"cmp"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// State is how far the provisioner is with a pod.
+// State is what the table knows about a pod.
 type State int
 
 const (
-	// Asked: the pod waits for a verdict.
+	// Asked pods wait for a verdict.
 	Asked State = iota + 1
-	// Promised: a claim or node is kept for the pod.
+	// Promised pods have a place on a claim, a node or both.
 	Promised
-	// Refused: nothing that may be bought, and nothing that exists, can hold the pod.
+	// Refused pods fit on no node that could be bought; Reason says why.
 	Refused
 )
 
-// String returns the state's name, as in metrics.
+// String returns the state's name for logs.
 func (s State) String() string {
 	switch s {
 	case Asked:
-		return "asked"
+		return "Asked"
 	case Promised:
-		return "promised"
+		return "Promised"
 	case Refused:
-		return "refused"
-	default:
-		return "unknown"
+		return "Refused"
 	}
+	return "Unknown"
 }
 
-// Entry is what the table knows of one pod.
+// Entry is what the table knows about one pod. Entries are values; the pod they point to is shared
+// with informer caches and must not be changed.
 type Entry struct {
-	// Pod as it was last seen. Shared; not to be changed.
+	// Pod as it was last seen: its UID, name, priority and requests count.
 	Pod   *corev1.Pod
 	State State
-	// Claim is the NodeClaim kept for the pod, empty for a node without one. Node is empty until the
-	// node's name is known.
+	// Claim and Node name the place of a promised pod. Node is empty until its name is known, Claim
+	// is empty for nodes that are not ours.
 	Claim, Node string
 	// Reason of a refusal, ready for people.
 	Reason string
-	// Since when the state holds. Deadline ends a promise, and is zero in other states.
-	Since, Deadline time.Time
+	// Deadline ends a promise; zero means none.
+	Deadline time.Time
+	// Since is when the entry came into its state.
+	Since time.Time
 }
 
-// Table holds one entry per pod. Safe for concurrent use.
+// Table maps pods to promises. It is safe for concurrent use; every method returns in memory speed.
 type Table struct {
 	mu      sync.RWMutex
 	entries map[types.UID]Entry
-	byNode  map[string]map[types.UID]struct{}
-	byClaim map[string]map[types.UID]struct{}
+	nodes   map[string]group
+	claims  map[string]group
+	// kept is the number of promised entries with a known node, readable without the lock.
+	kept atomic.Int64
+}
+
+// group is the set of promises on one place. sorted is built when it is first asked for and never
+// changed afterwards, so it may be handed out.
+type group struct {
+	uids   map[types.UID]struct{}
+	sorted []Entry
 }
 
 // NewTable returns an empty table.
 func NewTable() *Table {
-	return &Table{
-		entries: map[types.UID]Entry{},
-		byNode:  map[string]map[types.UID]struct{}{},
-		byClaim: map[string]map[types.UID]struct{}{},
-	}
+	return &Table{entries: map[types.UID]Entry{}, nodes: map[string]group{}, claims: map[string]group{}}
 }
 
-// Lookup returns what is known of the pod.
+// Lookup returns the pod's entry, false when the table has none.
 func (t *Table) Lookup(uid types.UID) (Entry, bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -75,8 +83,8 @@ func (t *Table) Lookup(uid types.UID) (Entry, bool) {
 	return e, ok
 }
 
-// Ask notes that the pod waits for a verdict. It returns false, and changes nothing, when the pod
-// waits already or has a promise; a refused pod may ask again.
+// Ask notes that the pod wants a node and reports whether that is news: false when the pod has asked
+// already or holds a promise. A refused pod becomes an asking one.
 func (t *Table) Ask(pod *corev1.Pod, now time.Time) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -87,160 +95,192 @@ func (t *Table) Ask(pod *corev1.Pod, now time.Time) bool {
 	return true
 }
 
-// Promise keeps the claim or node for the pod until the deadline. node may be empty while unknown,
-// claim when the node has none.
+// Promise keeps a place for the pod on the claim, the node or both until deadline, instead of whatever
+// the table had for it. A zero deadline never passes.
 func (t *Table) Promise(pod *corev1.Pod, claim, node string, deadline, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.put(Entry{Pod: pod, State: Promised, Claim: claim, Node: node, Since: now, Deadline: deadline})
+	t.put(Entry{Pod: pod, State: Promised, Claim: claim, Node: node, Deadline: deadline, Since: now})
 }
 
-// Refuse records why the pod fits nowhere.
+// Refuse notes that no node can help the pod, and why. It ends a promise.
 func (t *Table) Refuse(pod *corev1.Pod, reason string, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.put(Entry{Pod: pod, State: Refused, Reason: reason, Since: now})
 }
 
-// Release forgets the pod: it is bound, gone or needs nothing any more.
+// Release forgets the pod, because it was bound or deleted, and returns what the table had.
 func (t *Table) Release(uid types.UID) (Entry, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.remove(uid)
+	return t.drop(uid)
 }
 
-// SetNode records that the claim's node has this name, at first or instead of another, and returns the
-// claim's promises as they are now.
+// SetNode notes that the claim's node has, or changed to, this name. It returns the claim's promises.
 func (t *Table) SetNode(claim, node string) []Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	changed := t.collect(t.byClaim[claim])
-	for i, e := range changed {
-		e.Node = node
-		t.put(e)
-		changed[i] = e
+	for uid := range t.claims[claim].uids {
+		e := t.entries[uid]
+		if e.Node != node {
+			e.Node = node
+			t.put(e)
+		}
 	}
-	return changed
+	return t.list(t.claims, claim)
 }
 
-// DropClaim removes the promises on a claim that is gone and returns them: their pods must ask again.
+// DropClaim removes the promises of a claim that is gone and returns them, so that their pods can ask
+// again.
 func (t *Table) DropClaim(claim string) []Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.removeAll(t.collect(t.byClaim[claim]))
+	dropped := t.list(t.claims, claim)
+	for _, e := range dropped {
+		t.drop(e.Pod.UID)
+	}
+	return slices.Clone(dropped)
 }
 
-// Expire removes the promises whose deadline has passed and returns them.
+// ForNode returns the promises on the node. The slice is shared and must not be changed.
+func (t *Table) ForNode(node string) []Entry { return t.listed(t.nodes, node) }
+
+// ForClaim returns the promises on the claim. The slice is shared and must not be changed.
+func (t *Table) ForClaim(claim string) []Entry { return t.listed(t.claims, claim) }
+
+// Promises returns every promised entry.
+func (t *Table) Promises() []Entry { return t.inState(Promised) }
+
+// Asking returns every entry that waits for a verdict.
+func (t *Table) Asking() []Entry { return t.inState(Asked) }
+
+// Refused returns every refused entry.
+func (t *Table) Refused() []Entry { return t.inState(Refused) }
+
+// Kept returns the number of promises whose node is known. It takes no lock.
+func (t *Table) Kept() int { return int(t.kept.Load()) }
+
+// Expire removes and returns the promises whose deadline has passed.
 func (t *Table) Expire(now time.Time) []Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.removeAll(t.filter(func(e Entry) bool { return e.State == Promised && !e.Deadline.After(now) }))
-}
-
-// ForNode returns the promises on the node.
-func (t *Table) ForNode(node string) []Entry {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.collect(t.byNode[node])
-}
-
-// ForClaim returns the promises on the claim.
-func (t *Table) ForClaim(claim string) []Entry {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.collect(t.byClaim[claim])
-}
-
-// HasNode reports whether any pod has a promise on the node. It is the cheap first look of Filter.
-func (t *Table) HasNode(node string) bool {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return len(t.byNode[node]) > 0
-}
-
-// InState returns every entry in the state.
-func (t *Table) InState(s State) []Entry {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	return t.filter(func(e Entry) bool { return e.State == s })
-}
-
-// Refused returns every refusal: these pods ask again when the world changes.
-func (t *Table) Refused() []Entry { return t.InState(Refused) }
-
-// Counts returns how many pods are in each state.
-func (t *Table) Counts() map[State]int {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	counts := map[State]int{Asked: 0, Promised: 0, Refused: 0}
+	var expired []Entry
 	for _, e := range t.entries {
-		counts[e.State]++
-	}
-	return counts
-}
-
-func (t *Table) put(e Entry) {
-	t.remove(e.Pod.UID)
-	t.entries[e.Pod.UID] = e
-	index(t.byNode, e.Node, e.Pod.UID)
-	index(t.byClaim, e.Claim, e.Pod.UID)
-}
-
-func (t *Table) remove(uid types.UID) (Entry, bool) {
-	e, ok := t.entries[uid]
-	if ok {
-		delete(t.entries, uid)
-		unindex(t.byNode, e.Node, uid)
-		unindex(t.byClaim, e.Claim, uid)
-	}
-	return e, ok
-}
-
-func (t *Table) removeAll(entries []Entry) []Entry {
-	for _, e := range entries {
-		t.remove(e.Pod.UID)
-	}
-	return entries
-}
-
-func index(m map[string]map[types.UID]struct{}, key string, uid types.UID) {
-	if key == "" {
-		return
-	}
-	if m[key] == nil {
-		m[key] = map[types.UID]struct{}{}
-	}
-	m[key][uid] = struct{}{}
-}
-
-func unindex(m map[string]map[types.UID]struct{}, key string, uid types.UID) {
-	delete(m[key], uid)
-	if len(m[key]) == 0 {
-		delete(m, key)
-	}
-}
-
-func (t *Table) collect(uids map[types.UID]struct{}) []Entry {
-	entries := make([]Entry, 0, len(uids))
-	for uid := range uids {
-		entries = append(entries, t.entries[uid])
-	}
-	return sorted(entries)
-}
-
-func (t *Table) filter(keep func(Entry) bool) []Entry {
-	var entries []Entry
-	for _, e := range t.entries {
-		if keep(e) {
-			entries = append(entries, e)
+		if e.State == Promised && !e.Deadline.IsZero() && now.After(e.Deadline) {
+			expired = append(expired, e)
 		}
 	}
-	return sorted(entries)
+	for _, e := range expired {
+		t.drop(e.Pod.UID)
+	}
+	sortEntries(expired)
+	return expired
 }
 
-func sorted(entries []Entry) []Entry {
+// put stores the entry in place of the pod's former one. The lock must be held for writing.
+func (t *Table) put(e Entry) {
+	t.drop(e.Pod.UID)
+	t.entries[e.Pod.UID] = e
+	if e.State != Promised {
+		return
+	}
+	if e.Node != "" {
+		join(t.nodes, e.Node, e.Pod.UID)
+		t.kept.Add(1)
+	}
+	if e.Claim != "" {
+		join(t.claims, e.Claim, e.Pod.UID)
+	}
+}
+
+// drop removes the pod's entry. The lock must be held for writing.
+func (t *Table) drop(uid types.UID) (Entry, bool) {
+	e, ok := t.entries[uid]
+	if !ok {
+		return Entry{}, false
+	}
+	delete(t.entries, uid)
+	if e.State == Promised {
+		if e.Node != "" {
+			leave(t.nodes, e.Node, uid)
+			t.kept.Add(-1)
+		}
+		if e.Claim != "" {
+			leave(t.claims, e.Claim, uid)
+		}
+	}
+	return e, true
+}
+
+func join(places map[string]group, place string, uid types.UID) {
+	g := places[place]
+	if g.uids == nil {
+		g.uids = map[types.UID]struct{}{}
+	}
+	g.uids[uid] = struct{}{}
+	g.sorted = nil
+	places[place] = g
+}
+
+func leave(places map[string]group, place string, uid types.UID) {
+	g := places[place]
+	delete(g.uids, uid)
+	if len(g.uids) == 0 {
+		delete(places, place)
+		return
+	}
+	g.sorted = nil
+	places[place] = g
+}
+
+// listed returns the place's promises, sorting them only after a change.
+func (t *Table) listed(places map[string]group, place string) []Entry {
+	t.mu.RLock()
+	g, ok := places[place]
+	t.mu.RUnlock()
+	if !ok || g.sorted != nil {
+		return g.sorted
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.list(places, place)
+}
+
+// list is listed with the lock held for writing.
+func (t *Table) list(places map[string]group, place string) []Entry {
+	g, ok := places[place]
+	if !ok || g.sorted != nil {
+		return g.sorted
+	}
+	sorted := make([]Entry, 0, len(g.uids))
+	for uid := range g.uids {
+		sorted = append(sorted, t.entries[uid])
+	}
+	sortEntries(sorted)
+	g.sorted = sorted
+	places[place] = g
+	return sorted
+}
+
+func (t *Table) inState(state State) []Entry {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	var found []Entry
+	for _, e := range t.entries {
+		if e.State == state {
+			found = append(found, e)
+		}
+	}
+	sortEntries(found)
+	return found
+}
+
+// sortEntries orders by namespace and name; the UID settles the moment in which a pod and its
+// successor of the same name are both known.
+func sortEntries(entries []Entry) {
 	slices.SortFunc(entries, func(a, b Entry) int {
-		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name), cmp.Compare(a.Pod.UID, b.Pod.UID))
+		return cmp.Or(cmp.Compare(a.Pod.Namespace, b.Pod.Namespace), cmp.Compare(a.Pod.Name, b.Pod.Name),
+			cmp.Compare(a.Pod.UID, b.Pod.UID))
 	})
-	return entries
 }

@@ -14,70 +14,115 @@ import (
 	"github.com/berth-dev/berth/provisioner/promise"
 )
 
-var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+var epoch = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 
 func pod(name string) *corev1.Pod {
-	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID("uid-" + name)}}
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID("uid-" + name)}}
 }
 
 func names(entries []promise.Entry) []string {
-	out := []string{}
+	list := []string{}
 	for _, e := range entries {
-		out = append(out, e.Pod.Name)
+		list = append(list, e.Pod.Name)
 	}
-	return out
+	return list
 }
 
-func TestAskOnlyOnce(t *testing.T) {
+func TestAskIsNewsOnlyOnce(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		before func(*promise.Table)
+		want   bool
+	}{
+		"an unknown pod is news":     {before: func(*promise.Table) {}, want: true},
+		"an asking pod is not":       {before: func(tb *promise.Table) { tb.Ask(pod("a"), epoch) }},
+		"a promised pod is not":      {before: func(tb *promise.Table) { tb.Promise(pod("a"), "c", "", time.Time{}, epoch) }},
+		"a refused pod asks again":   {before: func(tb *promise.Table) { tb.Refuse(pod("a"), "too big", epoch) }, want: true},
+		"a released pod is news too": {before: func(tb *promise.Table) { tb.Ask(pod("a"), epoch); tb.Release("uid-a") }, want: true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table := promise.NewTable()
+			tc.before(table)
+			require.Equal(t, tc.want, table.Ask(pod("a"), epoch.Add(time.Second)))
+			e, ok := table.Lookup("uid-a")
+			require.True(t, ok)
+			require.Equal(t, tc.want, e.Since.After(epoch), "only news restarts the clock")
+		})
+	}
+}
+
+func TestNodeNameMayComeLateAndChange(t *testing.T) {
 	t.Parallel()
 	table := promise.NewTable()
-	a := pod("a")
-	require.True(t, table.Ask(a, start))
-	require.False(t, table.Ask(a, start), "a pod that waits does not ask again")
-	table.Promise(a, "claim", "", start.Add(time.Minute), start)
-	require.False(t, table.Ask(a, start), "a pod with a promise does not ask")
-	table.Refuse(a, "no pool", start)
-	require.True(t, table.Ask(a, start), "a refused pod may ask again")
-	e, ok := table.Lookup(a.UID)
+	for _, name := range []string{"b", "a", "c"} {
+		table.Promise(pod(name), "claim", "", epoch.Add(time.Minute), epoch)
+	}
+	require.Zero(t, table.Kept())
+	require.Equal(t, []string{"a", "b", "c"}, names(table.SetNode("claim", "planned")))
+	require.Equal(t, 3, table.Kept())
+	require.Equal(t, []string{"a", "b", "c"}, names(table.ForNode("planned")))
+
+	renamed := table.SetNode("claim", "real")
+	require.Equal(t, "real", renamed[0].Node)
+	require.Empty(t, table.ForNode("planned"))
+	require.Equal(t, []string{"a", "b", "c"}, names(table.ForNode("real")))
+	e, _ := table.Lookup("uid-a")
+	require.Equal(t, "real", e.Node)
+	require.Equal(t, epoch.Add(time.Minute), e.Deadline, "a rename keeps the deadline")
+	require.Empty(t, table.SetNode("other", "x"))
+}
+
+func TestPlacesForgetPodsThatLeave(t *testing.T) {
+	t.Parallel()
+	table := promise.NewTable()
+	table.Promise(pod("a"), "c1", "n1", time.Time{}, epoch)
+	table.Promise(pod("b"), "c1", "n1", time.Time{}, epoch)
+	before := table.ForNode("n1")
+	e, ok := table.Release("uid-a")
 	require.True(t, ok)
-	require.Equal(t, promise.Asked, e.State)
-	require.Empty(t, e.Reason)
-}
+	require.Equal(t, "n1", e.Node)
+	require.Equal(t, []string{"b"}, names(table.ForNode("n1")))
+	require.Equal(t, []string{"a", "b"}, names(before), "a list handed out does not change")
 
-func TestNodeNameArrivesAndChanges(t *testing.T) {
-	t.Parallel()
-	table := promise.NewTable()
-	table.Promise(pod("b"), "claim", "", start.Add(time.Minute), start)
-	table.Promise(pod("a"), "claim", "", start.Add(time.Minute), start)
-	table.Promise(pod("c"), "other", "n2", start.Add(time.Minute), start)
+	table.Promise(pod("b"), "c2", "n2", time.Time{}, epoch)
 	require.Empty(t, table.ForNode("n1"))
-	require.Equal(t, []string{"a", "b"}, names(table.SetNode("claim", "n1")))
-	require.Equal(t, []string{"a", "b"}, names(table.ForNode("n1")))
-	table.SetNode("claim", "renamed")
-	require.False(t, table.HasNode("n1"))
-	require.True(t, table.HasNode("renamed"))
-	require.Equal(t, []string{"c"}, names(table.ForNode("n2")))
-	require.Empty(t, table.SetNode("unknown", "n3"))
+	require.Empty(t, table.ForClaim("c1"))
+	require.Equal(t, []string{"b"}, names(table.ForClaim("c2")))
+
+	table.Refuse(pod("b"), "too big", epoch)
+	require.Empty(t, table.ForNode("n2"))
+	require.Zero(t, table.Kept())
+	require.Equal(t, []string{"b"}, names(table.Refused()))
+	_, ok = table.Release("never-seen")
+	require.False(t, ok)
 }
 
-func TestPromisesEnd(t *testing.T) {
+func TestDropClaimReturnsWhoMustAskAgain(t *testing.T) {
 	t.Parallel()
 	table := promise.NewTable()
-	table.Promise(pod("a"), "claim", "n1", start.Add(time.Minute), start)
-	table.Promise(pod("b"), "claim", "n1", start.Add(2*time.Minute), start)
-	table.Promise(pod("c"), "", "n2", start.Add(time.Hour), start)
-	table.Ask(pod("d"), start)
-
-	require.Empty(t, table.Expire(start.Add(time.Minute-1)))
-	require.Equal(t, []string{"a"}, names(table.Expire(start.Add(time.Minute))), "a promise never outlives its deadline")
-	require.Equal(t, []string{"b"}, names(table.DropClaim("claim")), "a promise never outlives its claim")
-	require.False(t, table.HasNode("n1"))
-	e, ok := table.Release("uid-c")
-	require.True(t, ok)
-	require.Equal(t, "n2", e.Node)
-	_, ok = table.Release("uid-c")
+	table.Promise(pod("b"), "c1", "n1", time.Time{}, epoch)
+	table.Promise(pod("a"), "c1", "n1", time.Time{}, epoch)
+	table.Promise(pod("z"), "c2", "n2", time.Time{}, epoch)
+	require.Equal(t, []string{"a", "b"}, names(table.DropClaim("c1")))
+	require.Empty(t, table.DropClaim("c1"))
+	_, ok := table.Lookup("uid-a")
 	require.False(t, ok)
-	require.Equal(t, map[promise.State]int{promise.Asked: 1, promise.Promised: 0, promise.Refused: 0}, table.Counts())
+	require.Equal(t, []string{"z"}, names(table.Promises()))
+}
+
+func TestExpireTakesOnlyPromisesPastTheirDeadline(t *testing.T) {
+	t.Parallel()
+	table := promise.NewTable()
+	table.Promise(pod("late"), "c", "", epoch.Add(time.Second), epoch)
+	table.Promise(pod("now"), "c", "", epoch.Add(2*time.Second), epoch)
+	table.Promise(pod("forever"), "c", "", time.Time{}, epoch)
+	table.Ask(pod("asked"), epoch)
+	table.Refuse(pod("refused"), "no", epoch)
+	require.Equal(t, []string{"late"}, names(table.Expire(epoch.Add(2*time.Second))))
+	require.Equal(t, []string{"forever", "now"}, names(table.Promises()))
+	require.Equal(t, []string{"asked"}, names(table.Asking()))
 }
 
 func TestConcurrentUse(t *testing.T) {
@@ -86,29 +131,55 @@ func TestConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for w := range 8 {
 		wg.Go(func() {
-			for i := range 200 {
-				p := pod(fmt.Sprintf("p-%d-%d", w, i))
-				table.Ask(p, start)
-				table.Promise(p, "claim", "node", start.Add(time.Minute), start)
-				table.Lookup(p.UID)
-				table.ForNode("node")
-				table.Release(p.UID)
+			for i := range 300 {
+				p := pod(fmt.Sprintf("%d-%d", w, i%20))
+				claim := fmt.Sprint("c", i%5)
+				table.Ask(p, epoch)
+				table.Promise(p, claim, "", epoch, epoch)
+				table.SetNode(claim, fmt.Sprint("n", i%7))
+				for _, e := range table.ForNode(fmt.Sprint("n", i%7)) {
+					_ = e.Pod.Name
+				}
+				table.ForClaim(claim)
+				switch i % 4 {
+				case 0:
+					table.DropClaim(claim)
+				case 1:
+					table.Expire(epoch.Add(time.Second))
+				case 2:
+					table.Release(p.UID)
+				}
 			}
 		})
 	}
 	wg.Wait()
-	require.False(t, table.HasNode("node"))
+	for _, e := range table.Promises() {
+		table.Release(e.Pod.UID)
+	}
+	require.Zero(t, table.Kept())
+	for i := range 7 {
+		require.Empty(t, table.ForNode(fmt.Sprint("n", i)))
+	}
 }
 
 func BenchmarkLookup(b *testing.B) {
 	table := promise.NewTable()
-	for i := range 10_000 {
-		table.Promise(pod(fmt.Sprintf("p-%d", i)), fmt.Sprintf("claim-%d", i/20), "", start.Add(time.Minute), start)
+	for i := range 20000 {
+		table.Promise(pod(fmt.Sprint(i)), fmt.Sprint("c", i/20), fmt.Sprint("n", i/20), time.Time{}, epoch)
 	}
-	uid := types.UID("uid-p-5000")
+	b.ReportAllocs()
 	for b.Loop() {
-		if _, ok := table.Lookup(uid); !ok {
-			b.Fatal("lost")
-		}
+		table.Lookup("uid-777")
+	}
+}
+
+func BenchmarkForNode(b *testing.B) {
+	table := promise.NewTable()
+	for i := range 20000 {
+		table.Promise(pod(fmt.Sprint(i)), fmt.Sprint("c", i/20), fmt.Sprint("n", i/20), time.Time{}, epoch)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		table.ForNode("n77")
 	}
 }
