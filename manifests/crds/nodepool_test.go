@@ -104,6 +104,9 @@ func TestNodePoolDefaults(t *testing.T) {
 			"spec.template.spec.terminationGracePeriod": "48h",
 			"spec.disruption.consolidateAfter":          "90s",
 		}},
+		"CORE-002 a disruption block without consolidateAfter gets it": {patch: `{spec: {disruption: {consolidationPolicy: WhenEmpty}}}`, want: map[string]any{
+			"spec.disruption.consolidateAfter": "0s",
+		}},
 		"an empty list of budgets is not defaulted": {patch: `{spec: {disruption: {budgets: []}}}`, want: map[string]any{
 			"spec.disruption.budgets": []any{},
 		}},
@@ -158,6 +161,8 @@ func TestNodePoolDisruption(t *testing.T) {
 		"CORE-011 reason Expired is refused":              {patch: budget(`{nodes: "1", reasons: [Expired]}`), field: budgets + "[0].reasons[0]", message: `supported values: "Underutilized", "Empty", "Drifted"`},
 		"CORE-011 a reason twice is refused":              {patch: budget(`{nodes: "1", reasons: [Empty, Empty]}`), field: budgets + "[0].reasons[1]", message: "Duplicate value"},
 		"CORE-011 the three reasons are accepted":         {patch: budget(`{nodes: "1", reasons: [Underutilized, Empty, Drifted]}`)},
+		"51 reasons are refused":                          {patch: budget(`{nodes: "1", reasons: ` + list(51, "R%d") + `}`), field: budgets + "[0].reasons", message: "must have at most 50 items"},
+		"a duration as a novel is refused":                {patch: budget(`{nodes: "1", schedule: "@daily", duration: ` + strings.Repeat("0", 32) + `1h}`), field: budgets + "[0].duration", message: "may not be more than 32"},
 		"CORE-012 a schedule of four fields is refused":   {patch: budget(`{nodes: "1", schedule: "* * * *", duration: 1h}`), field: budgets + "[0].schedule", message: "should match"},
 		"CORE-012 an unknown nickname is refused":         {patch: budget(`{nodes: "1", schedule: "@sometimes", duration: 1h}`), field: budgets + "[0].schedule", message: "should match"},
 		"CORE-013 51 budgets are refused":                 {patch: budget(strings.Trim(list(51, `{nodes: "%d"}`), "[]")), field: budgets, message: "must have at most 50 items"},
@@ -206,18 +211,10 @@ func TestNodePoolTemplate(t *testing.T) {
 	labels := func(flow string) string { return "{spec: {template: {metadata: {labels: {" + flow + "}}}}}" }
 	const at = "spec.template.metadata.labels"
 	runCreates(t, "NodePool v1", minimalNodePool, map[string]write{
-		"CORE-005 terminationGracePeriod Never is refused": {patch: in(`terminationGracePeriod: Never`), field: spec + "terminationGracePeriod", message: "should match"},
-		"terminationGracePeriod of 292 years is refused":   {patch: in(`terminationGracePeriod: 9999999h`), field: spec + "terminationGracePeriod", message: "must be shorter than 292 years"},
-		"expireAfter takes no days":                        {patch: in(`expireAfter: 30d`), field: spec + "expireAfter", message: "should match"},
-		"expireAfter takes no fractions":                   {patch: in(`expireAfter: 1.5h`), field: spec + "expireAfter", message: "should match"},
-		"resources are unknown here":                       {patch: in(`resources: {requests: {cpu: 1}}`), field: spec + "resources", message: "unknown field"},
-		"a kubelet block is unknown here":                  {patch: in(`kubelet: {maxPods: 10}`), field: spec + "kubelet", message: "unknown field"},
-		"a class without name is refused":                  {patch: in(`nodeClassRef: {name: ""}`), field: spec + "nodeClassRef.name", message: "name may not be empty"},
-		"a class without kind is refused":                  {patch: in(`nodeClassRef: {kind: ""}`), field: spec + "nodeClassRef.kind", message: "kind may not be empty"},
-		"a class without group is refused":                 {patch: in(`nodeClassRef: {group: ""}`), field: spec + "nodeClassRef.group", message: "group may not be empty"},
-		"a class's group has no version":                   {patch: in(`nodeClassRef: {group: karpenter.k8s.aws/v1}`), field: spec + "nodeClassRef.group", message: "should match"},
-		"the class is required":                            {patch: in(`nodeClassRef: null`), field: spec + "nodeClassRef", message: "Required value"},
-		"requirements are required":                        {patch: in(`requirements: null`), field: spec + "requirements", message: "Required value"},
+		"a template without spec is refused": {patch: `{spec: {template: {spec: null}}}`, field: "spec.template.spec", message: "Required value"},
+		"a pool without template is refused": {patch: `{spec: {template: null}}`, field: "spec.template", message: "Required value"},
+		"resources are unknown here":         {patch: in(`resources: {requests: {cpu: 1}}`), field: spec + "resources", message: "unknown field"},
+		"a kubelet block is unknown here":    {patch: in(`kubelet: {maxPods: 10}`), field: spec + "kubelet", message: "unknown field"},
 
 		"CORE-022 label kubernetes.io/hostname is refused":       {patch: labels(`kubernetes.io/hostname: a`), field: at, message: `label "kubernetes.io/hostname" is restricted`},
 		"CORE-022 label karpenter.sh/nodepool is refused":        {patch: labels(`karpenter.sh/nodepool: a`), field: at, message: `label "karpenter.sh/nodepool" is restricted`},
@@ -231,14 +228,5 @@ func TestNodePoolTemplate(t *testing.T) {
 		"a label value of 64 characters is refused":              {patch: labels(`a: ` + strings.Repeat("x", 64)), field: at + ".a", message: "63"},
 		"a label value with a space is refused":                  {patch: labels(`a: "b c"`), field: at + ".a", message: "should match"},
 		"101 labels are refused":                                 {patch: labels(strings.Trim(list(101, "l%d: x"), "[]")), field: at, message: "must have at most 100"},
-
-		"CORE-032 a taint without effect is refused":          {patch: in(`taints: [{key: a}]`), field: spec + "taints[0].effect", message: "Required value"},
-		"CORE-032 a startup taint without effect is refused":  {patch: in(`startupTaints: [{key: a}]`), field: spec + "startupTaints[0].effect", message: "Required value"},
-		"CORE-032 a taint with an unknown effect is refused":  {patch: in(`taints: [{key: a, effect: NoWay}]`), field: spec + "taints[0].effect", message: "supported values"},
-		"a taint without key is refused":                      {patch: in(`taints: [{key: "", effect: NoSchedule}]`), field: spec + "taints[0].key", message: "should be at least 1 chars long"},
-		"a taint whose key is no name is refused":             {patch: in(`taints: [{key: "a b", effect: NoSchedule}]`), field: spec + "taints[0].key", message: "should match"},
-		"a taint with an empty value is refused":              {patch: in(`taints: [{key: a, value: "", effect: NoSchedule}]`), field: spec + "taints[0].value", message: "should match"},
-		"taints with one key and two effects are accepted":    {patch: in(`taints: [{key: example.com/a, value: b, effect: NoSchedule}, {key: example.com/a, value: b, effect: NoExecute}]`)},
-		"CORE-031 one taint in both lists is left to runtime": {patch: in(`taints: [{key: a, effect: NoSchedule}], startupTaints: [{key: a, effect: NoSchedule}]`)},
 	})
 }

@@ -3,6 +3,8 @@ package crds_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 const minimalNodeClaim = `
@@ -60,6 +62,7 @@ func TestRequirements(t *testing.T) {
 				"a key that is no label key is refused":                       {patch: with(`{key: "a b", operator: Exists}`), field: k.path + "[0].key", message: "should match"},
 				"a key of 317 characters is refused":                          {patch: with(`{key: ` + strings.Repeat("a", 317) + `, operator: Exists}`), field: k.path + "[0].key", message: "may not be more than 316"},
 				"an unknown operator is refused":                              {patch: with(`{key: a, operator: Near}`), field: k.path + "[0].operator", message: "supported values"},
+				"an item without key is refused":                              {patch: with(`{operator: Exists}`), field: k.path + "[0].key", message: "Required value"},
 				"an item without operator is refused":                         {patch: with(`{key: a}`), field: k.path + "[0].operator", message: "Required value"},
 				"CORE-024 Gt -1 is refused":                                   {patch: with(`{key: a, operator: Gt, values: ["-1"]}`), field: k.path, message: numericMessage},
 				"CORE-024 Gt a is refused":                                    {patch: with(`{key: a, operator: Gt, values: ["a"]}`), field: k.path, message: numericMessage},
@@ -106,12 +109,12 @@ func TestRequirements(t *testing.T) {
 func TestNodeClaim(t *testing.T) {
 	t.Parallel()
 	runCreates(t, "NodeClaim v1", minimalNodeClaim, map[string]write{
-		"a claim by hand is accepted":             {patch: `{spec: {resources: {requests: {cpu: 2, memory: 4Gi, pods: "10"}}, taints: [{key: a, effect: NoSchedule}], startupTaints: [{key: b, effect: NoExecute}], expireAfter: Never, terminationGracePeriod: 1h}}`},
-		"a taint without effect is refused":       {patch: `{spec: {taints: [{key: a}]}}`, field: "spec.taints[0].effect", message: "Required value"},
-		"a class without name is refused":         {patch: `{spec: {nodeClassRef: {name: ""}}}`, field: "spec.nodeClassRef.name", message: "name may not be empty"},
-		"a request that is no quantity":           {patch: `{spec: {resources: {requests: {cpu: "1e.5"}}}}`, field: "spec.resources.requests.cpu", message: "should match"},
-		"terminationGracePeriod Never is refused": {patch: `{spec: {terminationGracePeriod: Never}}`, field: "spec.terminationGracePeriod", message: "should match"},
+		"a claim by hand is accepted":   {patch: `{spec: {resources: {requests: {cpu: 2, memory: 4Gi, pods: "10"}}, taints: [{key: a, effect: NoSchedule}], startupTaints: [{key: b, effect: NoExecute}], expireAfter: Never, terminationGracePeriod: 1h}}`},
+		"a request that is no quantity": {patch: `{spec: {resources: {requests: {cpu: "1e.5"}}}}`, field: "spec.resources.requests.cpu", message: "should match"},
 	})
+	obj, errs := endpointOf(t, "NodeClaim v1").create(t, parse(t, minimalNodeClaim))
+	require.Empty(t, errs)
+	require.Equal(t, "720h", nested(t, obj, "spec.expireAfter"))
 	runUpdates(t, "NodeClaim v1", minimalNodeClaim, map[string]change{
 		"CORE-037 expireAfter cannot change":     {old: `{}`, patch: `{spec: {expireAfter: 1h}}`, field: "spec", message: "spec is immutable"},
 		"CORE-037 requirements cannot change":    {old: `{}`, patch: `{spec: {requirements: [{key: a, operator: Exists}]}}`, field: "spec", message: "spec is immutable"},
@@ -129,6 +132,7 @@ func TestNodeOverlay(t *testing.T) {
 	adjust := func(text string) string { return `{spec: {priceAdjustment: "` + text + `"}}` }
 	capacity := func(name string) string { return `{spec: {capacity: {` + name + `: 1}}}` }
 	cases := map[string]write{
+		"requirements are required":                 {patch: `{spec: {requirements: null}}`, field: "spec.requirements", message: "Required value"},
 		"CORE-048 both prices are refused":          {patch: `{spec: {price: "1", priceAdjustment: "+1"}}`, field: "spec.priceAdjustment", message: "cannot set both 'price' and 'priceAdjustment'"},
 		"CORE-049 capacity vendor/dev":              {patch: capacity("vendor/dev")},
 		"weight 0 is refused":                       {patch: `{spec: {weight: 0}}`, field: "spec.weight", message: "greater than or equal to 1"},
