@@ -1,0 +1,119 @@
+package events
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Reasons of events; the comment gives type and object. They are stable: people alert on them.
+const (
+	ReasonNominated                = "Nominated"                      // Normal, Pod
+	ReasonFailedScheduling         = "FailedScheduling"               // Warning, Pod
+	ReasonInsufficientCapacity     = "InsufficientCapacityError"      // Warning, NodeClaim
+	ReasonNodeClassNotReady        = "NodeClassNotReady"              // Warning, NodeClaim
+	ReasonLaunchFailed             = "LaunchFailed"                   // Warning, NodeClaim
+	ReasonUnregisteredTaintMissing = "UnregisteredTaintMissing"       // Warning, NodeClaim
+	ReasonFinalized                = "Finalized"                      // Normal, NodeClaim, NodePool, Node
+	ReasonFailedDraining           = "FailedDraining"                 // Warning, Node and NodeClaim
+	ReasonEvicted                  = "Evicted"                        // Normal, Pod
+	ReasonDisruptionBlocked        = "DisruptionBlocked"              // Normal, Node, NodeClaim and NodePool
+	ReasonDisruptionTerminating    = "DisruptionTerminating"          // Normal, Node and NodeClaim
+	ReasonUnconsolidatable         = "Unconsolidatable"               // Normal, Node and NodeClaim
+	ReasonLaunchBraked             = "LaunchBraked"                   // Warning, NodePool
+	ReasonTerminationGraceExpiring = "TerminationGracePeriodExpiring" // Warning, NodeClaim
+)
+
+// Nominated says where the pod will run: on a claim, a node, or a claim whose node is known.
+func (r *Recorder) Nominated(pod *corev1.Pod, claim, node string) {
+	if !r.nominated.TryAccept() {
+		return
+	}
+	switch {
+	case claim == "":
+		r.normal(pod, ReasonNominated, defaultDedupe, "Pod should schedule on: node/%s", node)
+	case node == "":
+		r.normal(pod, ReasonNominated, defaultDedupe, "Pod should schedule on: nodeclaim/%s", claim)
+	default:
+		r.normal(pod, ReasonNominated, defaultDedupe, "Pod should schedule on: nodeclaim/%s, node/%s", claim, node)
+	}
+}
+
+// FailedScheduling says why no node, existing or new, can take the pod.
+func (r *Recorder) FailedScheduling(pod *corev1.Pod, reason string) {
+	r.warn(pod, ReasonFailedScheduling, 5*time.Minute, "Failed to schedule pod, %s", reason)
+}
+
+// InsufficientCapacity says that the cloud has none of what the claim allows.
+func (r *Recorder) InsufficientCapacity(claim Object, err error) {
+	r.warn(claim, ReasonInsufficientCapacity, defaultDedupe, "NodeClaim %s was deleted: %v", claim.GetName(), err)
+}
+
+// NodeClassNotReady says that the claim could not be launched for its class.
+func (r *Recorder) NodeClassNotReady(claim Object, err error) {
+	r.warn(claim, ReasonNodeClassNotReady, defaultDedupe, "NodeClaim %s was deleted: %v", claim.GetName(), err)
+}
+
+// LaunchFailed says why the cloud refused, and that it is tried again.
+func (r *Recorder) LaunchFailed(claim Object, message string) {
+	r.warn(claim, ReasonLaunchFailed, defaultDedupe, "Launch failed and will be retried: %s", message)
+}
+
+// UnregisteredTaintMissing says that the node came without the taint that keeps pods off until it is
+// registered: its image or user data does not set it.
+func (r *Recorder) UnregisteredTaintMissing(claim Object, node string) {
+	r.warn(claim, ReasonUnregisteredTaintMissing, defaultDedupe,
+		"Node %s registered without the taint karpenter.sh/unregistered:NoExecute; pods may have started before it was set up. "+
+			"Check the user data of its node class", node)
+}
+
+// Transition tells of a status condition that changed.
+func (r *Recorder) Transition(object Object, before metav1.ConditionStatus, now metav1.Condition) {
+	if now.Message == "" {
+		r.normal(object, now.Type, 0, "Status condition transitioned, Type: %s, Status: %s -> %s, Reason: %s", now.Type, before, now.Status, now.Reason)
+		return
+	}
+	r.normal(object, now.Type, 0, "Status condition transitioned, Type: %s, Status: %s -> %s, Reason: %s, Message: %s",
+		now.Type, before, now.Status, now.Reason, now.Message)
+}
+
+// Finalized says that the object's finalizer is off.
+func (r *Recorder) Finalized(object Object, finalizer string) {
+	r.normal(object, ReasonFinalized, 0, "Finalized %s", finalizer)
+}
+
+// FailedDraining names what the drain of the node waits for.
+func (r *Recorder) FailedDraining(object Object, waitingFor string) {
+	r.warn(object, ReasonFailedDraining, defaultDedupe, "Failed to drain node, %s", waitingFor)
+}
+
+// Evicted says that the pod was asked to leave its node.
+func (r *Recorder) Evicted(pod *corev1.Pod, why string) {
+	r.normal(pod, ReasonEvicted, defaultDedupe, "Evicted pod: %s", why)
+}
+
+// DisruptionBlocked says why an object is left alone.
+func (r *Recorder) DisruptionBlocked(object Object, why string) {
+	r.normal(object, ReasonDisruptionBlocked, time.Minute, "%s", why)
+}
+
+// DisruptionTerminating says that the node is being removed by choice.
+func (r *Recorder) DisruptionTerminating(object Object, reason string) {
+	r.normal(object, ReasonDisruptionTerminating, defaultDedupe, "Disrupting Node: %s", reason)
+}
+
+// Unconsolidatable says why the node cannot be consolidated.
+func (r *Recorder) Unconsolidatable(object Object, why string) {
+	r.normal(object, ReasonUnconsolidatable, 15*time.Minute, "%s", why)
+}
+
+// LaunchBraked says that a safety brake holds launches back.
+func (r *Recorder) LaunchBraked(pool Object, why string) {
+	r.warn(pool, ReasonLaunchBraked, time.Minute, "Launches are held back: %s", why)
+}
+
+// TerminationGraceExpiring says that the drain is about to be forced.
+func (r *Recorder) TerminationGraceExpiring(claim Object, at time.Time) {
+	r.warn(claim, ReasonTerminationGraceExpiring, defaultDedupe, "All pods will be deleted by %s", at.UTC().Format(time.RFC3339))
+}
