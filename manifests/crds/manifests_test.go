@@ -48,7 +48,7 @@ func manifests(t *testing.T) map[string][]map[string]any {
 	for _, name := range names {
 		data, err := testdata.ReadFile(name)
 		require.NoError(t, err)
-		for _, document := range bytes.SplitSeq(data, []byte("\n---\n")) {
+		for document := range bytes.SplitSeq(data, []byte("\n---\n")) {
 			obj := parse(t, string(document))
 			u := unstructured.Unstructured{Object: obj}
 			key := u.GetKind() + " " + u.GroupVersionKind().Version
