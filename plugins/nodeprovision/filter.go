@@ -1,0 +1,99 @@
+package nodeprovision
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
+	"github.com/berth-dev/berth/provisioner/promise"
+	"github.com/berth-dev/berth/provisioner/resources"
+)
+
+// Reasons as they appear after the number of nodes in the pod's events.
+const (
+	reasonHidden       = "node(s) were chosen for removal"
+	reasonInitializing = "node(s) bought for the pod were not ready for it yet"
+	reasonKept         = "node(s) were kept for the pods they were bought for"
+)
+
+const stateKey fwk.StateKey = Name
+
+// cycle is what Filter needs to know about the pod; written once by PreFilter, then only read.
+type cycle struct {
+	// place is the pod's promise; its State is 0 when there is none.
+	place    promise.Entry
+	requests resources.Vector
+	priority int32
+	// owner is the UID of the pod's controller, empty when it has none.
+	owner types.UID
+}
+
+// Clone implements fwk.StateData.
+func (c *cycle) Clone() fwk.StateData { return c }
+
+// PreFilter gathers what Filter needs, or skips Filter when no room is kept and no node is hidden.
+func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	if p.deps.Promises.Kept() == 0 && p.deps.Hidden.none() && p.deps.Daemons == nil {
+		return nil, fwk.NewStatus(fwk.Skip)
+	}
+	c := &cycle{requests: resources.PodRequests(pod), priority: priority(pod)}
+	if e, ok := p.deps.Promises.Lookup(pod.UID); ok && e.State == promise.Promised {
+		c.place = e
+	}
+	if owner := metav1.GetControllerOf(pod); owner != nil {
+		c.owner = owner.UID
+	}
+	state.Write(stateKey, c)
+	return nil, nil
+}
+
+// PreFilterExtensions implements fwk.PreFilterPlugin. Filter counts what stands in the NodeInfo that it
+// is given, so there is nothing to adjust.
+func (p *Plugin) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
+
+// Filter refuses hidden nodes, lets a pod wait for its own node while that becomes usable, and keeps
+// the room of other pods that a place on the node is promised to.
+func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, info fwk.NodeInfo) *fwk.Status {
+	node := info.Node()
+	if p.deps.Hidden.has(node.Name) {
+		return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, reasonHidden)
+	}
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return fwk.AsStatus(err)
+	}
+	c, ok := data.(*cycle)
+	if !ok {
+		return nil
+	}
+	if c.place.State == promise.Promised && c.place.Node == node.Name {
+		if initializing(c.place, node) && !usable(c.place.Pod, c.requests, node) {
+			return fwk.NewStatus(fwk.Pending, reasonInitializing)
+		}
+	}
+	if !p.fitsBeside(c, node, info) {
+		return fwk.NewStatus(fwk.Unschedulable, reasonKept)
+	}
+	return nil
+}
+
+// initializing reports whether the promised node is one of ours that is not declared usable yet.
+func initializing(place promise.Entry, node *corev1.Node) bool {
+	return place.Claim != "" && node.Labels[karpv1.LabelInitialized] != karpv1.ValueTrue
+}
+
+// usable reports whether nothing that goes away by itself stands between the pod and its new node:
+// taints that the pod does not tolerate, and resources that are not published yet.
+func usable(pod *corev1.Pod, requests resources.Vector, node *corev1.Node) bool {
+	_, blocked := schedulingcorev1.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, pod.Spec.Tolerations,
+		func(t *corev1.Taint) bool {
+			return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
+		}, false)
+	return !blocked && requests.Fits(resources.FromList(node.Status.Allocatable))
+}

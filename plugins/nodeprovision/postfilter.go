@@ -1,0 +1,149 @@
+package nodeprovision
+
+import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-dev/berth/plugins/config"
+	"github.com/berth-dev/berth/provisioner/promise"
+)
+
+// Messages end up in the pod's condition; they do not change while the state does not, because every
+// change is a write to the API server.
+const (
+	messageAsked    = "waiting for the plan of a new node"
+	messageDaemon   = "no node is bought for pods of one existing node"
+	messageEvicting = "evictions come first for this pod"
+	messageBroken   = "the promised node could not take the pod, asking for another"
+	messageWaits    = "waiting for the evictions on the nominated node"
+)
+
+// PostFilter answers for a pod that fits nowhere, in constant time:
+//
+//   - unknown: asks, and ends the chain so that nobody is evicted before the verdict;
+//   - promised: success, with the node's name once it is known, every time;
+//   - refused: unschedulable with the reasons, so that evictions may help.
+func (p *Plugin) PostFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	e, known := p.deps.Promises.Lookup(pod.UID)
+	switch {
+	case !nodeCouldBeFor(pod):
+		return nil, fwk.NewStatus(fwk.Unschedulable, messageDaemon)
+	case !known, e.State == promise.Refused && changed(e.Pod, pod):
+		return p.ask(pod, statuses)
+	case e.State == promise.Promised:
+		if p.broken(e, statuses) {
+			p.deps.Promises.Release(pod.UID)
+			p.deps.Asker.Ask(pod)
+			return nominate(""), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, messageBroken)
+		}
+		return promised(e), fwk.NewStatus(fwk.Success, messagePromised(e))
+	case e.State == promise.Refused:
+		if p.policies.of(pod) == config.Never {
+			return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, e.Reason)
+		}
+		return nil, fwk.NewStatus(fwk.Unschedulable, e.Reason)
+	default:
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, messageAsked)
+	}
+}
+
+// ask wants a node for a pod that the table does not know, unless evictions come first. Those run after
+// this plugin in the same cycle; if they do not help, the pod is left without a nomination, and the one
+// who watches pods asks for it (NeedsAsk).
+func (p *Plugin) ask(pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	if p.preemptionFollows() {
+		if p.policies.of(pod) == config.PreemptFirst {
+			return nil, fwk.NewStatus(fwk.Unschedulable, messageEvicting)
+		}
+		if p.waitsForEvictions(pod, statuses) {
+			return nil, fwk.NewStatus(fwk.Unschedulable, messageWaits)
+		}
+	}
+	p.deps.Asker.Ask(pod)
+	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, messageAsked)
+}
+
+// waitsForEvictions recognizes a nomination that is not of our making and still stands: the plugin that
+// made it decides whether the pod goes on waiting.
+func (p *Plugin) waitsForEvictions(pod *corev1.Pod, statuses fwk.NodeToStatusReader) bool {
+	node := pod.Status.NominatedNodeName
+	return node != "" && p.inSnapshot(node) != nil && statuses.Get(node).Code() == fwk.Unschedulable
+}
+
+// broken reports whether the promised node is there, is meant to be usable, and was refused all the
+// same. The pod would wait for ever, and so would those who keep room for it.
+func (p *Plugin) broken(e promise.Entry, statuses fwk.NodeToStatusReader) bool {
+	if e.Node == "" {
+		return false
+	}
+	node := p.inSnapshot(e.Node)
+	if node == nil || initializing(e, node) {
+		return false
+	}
+	return statuses.Get(e.Node).IsRejected()
+}
+
+// inSnapshot returns the node as this cycle sees it, nil when it is not there.
+func (p *Plugin) inSnapshot(name string) *corev1.Node {
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(name)
+	if err != nil {
+		return nil
+	}
+	return info.Node()
+}
+
+// changed reports whether the pod is another one than the refusal was about, as far as placing goes.
+func changed(before, now *corev1.Pod) bool {
+	return before.Generation != now.Generation || !maps.Equal(before.Labels, now.Labels)
+}
+
+func promised(e promise.Entry) *fwk.PostFilterResult {
+	if e.Node == "" {
+		return nil
+	}
+	return nominate(e.Node)
+}
+
+func messagePromised(e promise.Entry) string {
+	if e.Claim != "" {
+		return "node claim " + e.Claim + " will take the pod"
+	}
+	return "room is kept on node " + e.Node
+}
+
+func nominate(node string) *fwk.PostFilterResult {
+	return &fwk.PostFilterResult{NominatingInfo: &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node}}
+}
+
+// PodGroupPostFilter answers for the members of a group that could not be placed together. It asks for
+// every member that is unknown. The group waits until no member is without a verdict; one refusal
+// refuses the group, so that evictions may help.
+func (p *Plugin) PodGroupPostFilter(_ context.Context, _ fwk.PodGroupCycleState, group fwk.PodGroupInfo, _ fwk.PodGroupSchedulingFunc) (*fwk.PodGroupPostFilterResult, *fwk.Status) {
+	result := &fwk.PodGroupPostFilterResult{NominatingInfos: map[types.NamespacedName]*fwk.NominatingInfo{}}
+	waiting, refused := false, ""
+	for _, pod := range group.GetUnscheduledPods() {
+		e, known := p.deps.Promises.Lookup(pod.UID)
+		switch {
+		case !known, e.State == promise.Refused && changed(e.Pod, pod):
+			p.deps.Asker.Ask(pod)
+			waiting = true
+		case e.State == promise.Asked:
+			waiting = true
+		case e.State == promise.Refused && refused == "":
+			refused = "pod " + pod.Name + ": " + e.Reason
+		case e.State == promise.Promised && e.Node != "":
+			result.NominatingInfos[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = nominate(e.Node).NominatingInfo
+		}
+	}
+	switch {
+	case waiting:
+		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, messageAsked)
+	case refused != "":
+		return nil, fwk.NewStatus(fwk.Unschedulable, refused)
+	}
+	return result, fwk.NewStatus(fwk.Success, "nodes for every pod of the group are on their way")
+}
