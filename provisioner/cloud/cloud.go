@@ -56,6 +56,8 @@ type Instance struct {
 	ImageID    string
 	// ClaimName is the NodeClaim that the instance was launched for, from its tags; may be empty.
 	ClaimName string
+	// LaunchGroup is the ID of the group that launched it, from its tags; may be empty.
+	LaunchGroup string
 	// NodeName is the name under which the node will register, when the cloud can tell; else empty.
 	NodeName    string
 	Labels      map[string]string   // for the NodeClaim and the Node; existing keys of the claim win
