@@ -17,6 +17,8 @@ const (
 	ReasonUnregisteredTaintMissing = "UnregisteredTaintMissing"       // Warning, NodeClaim
 	ReasonFinalized                = "Finalized"                      // Normal, NodeClaim, NodePool, Node
 	ReasonFailedDraining           = "FailedDraining"                 // Warning, Node and NodeClaim
+	ReasonDisrupted                = "Disrupted"                      // Normal, Pod
+	ReasonAwaitingVolumeDetachment = "AwaitingVolumeDetachment"       // Normal, Node
 	ReasonEvicted                  = "Evicted"                        // Normal, Pod
 	ReasonDisruptionBlocked        = "DisruptionBlocked"              // Normal, Node, NodeClaim and NodePool
 	ReasonDisruptionTerminating    = "DisruptionTerminating"          // Normal, Node and NodeClaim
@@ -116,4 +118,15 @@ func (r *Recorder) LaunchBraked(pool Object, why string) {
 // TerminationGraceExpiring says that the drain is about to be forced.
 func (r *Recorder) TerminationGraceExpiring(claim Object, at time.Time) {
 	r.warn(claim, ReasonTerminationGraceExpiring, defaultDedupe, "All pods will be deleted by %s", at.UTC().Format(time.RFC3339))
+}
+
+// Disrupted says that the pod was deleted because its node's grace period ends.
+func (r *Recorder) Disrupted(pod *corev1.Pod, graceSeconds int64) {
+	r.normal(pod, ReasonDisrupted, defaultDedupe,
+		"Deleted the pod to accommodate the terminationGracePeriod of its node; it was granted %d seconds", graceSeconds)
+}
+
+// AwaitingVolumeDetachment names the volumes that the node's termination waits for.
+func (r *Recorder) AwaitingVolumeDetachment(node Object, volumes string) {
+	r.normal(node, ReasonAwaitingVolumeDetachment, defaultDedupe, "Awaiting deletion of bound volumeattachments (%s)", volumes)
 }

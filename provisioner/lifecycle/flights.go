@@ -1,0 +1,99 @@
+package lifecycle
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-dev/berth/provisioner/cloud"
+)
+
+// rememberFor is how long a launch result is kept, so that a lost status write launches nothing twice.
+const rememberFor = time.Hour
+
+// flights knows the launches that are under way and remembers the outcome of those that ended well.
+type flights struct {
+	clock clock.PassiveClock
+	slots chan struct{} // bounds the calls in parallel
+	wg    sync.WaitGroup
+
+	mu     sync.Mutex
+	flying map[types.UID]struct{}
+	landed map[types.UID]landing
+}
+
+type landing struct {
+	created cloud.Created
+	at      time.Time
+}
+
+// parallelLaunches bounds the cloud calls that are under way at one time.
+const parallelLaunches = 100
+
+func newFlights(clock clock.PassiveClock) *flights {
+	return &flights{
+		clock: clock, slots: make(chan struct{}, parallelLaunches),
+		flying: map[types.UID]struct{}{}, landed: map[types.UID]landing{},
+	}
+}
+
+// takeOff notes that the group is being launched; false when a member is already.
+func (f *flights) takeOff(group cloud.Group) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, claim := range group.Claims {
+		if _, ok := f.flying[claim.UID]; ok && claim.UID != "" {
+			return false
+		}
+	}
+	for _, claim := range group.Claims {
+		f.flying[claim.UID] = struct{}{}
+	}
+	f.wg.Add(1)
+	return true
+}
+
+// land records the outcome; results are in the order of the group's claims.
+func (f *flights) land(group cloud.Group, results []cloud.Created) {
+	defer f.wg.Done()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.clock.Now()
+	for uid, l := range f.landed {
+		if now.Sub(l.at) > rememberFor {
+			delete(f.landed, uid)
+		}
+	}
+	for i, claim := range group.Claims {
+		delete(f.flying, claim.UID)
+		f.landed[claim.UID] = landing{created: results[i], at: now}
+	}
+}
+
+func (f *flights) isFlying(uid types.UID) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	_, ok := f.flying[uid]
+	return ok
+}
+
+// outcome returns what the claim's launch led to. A failure is told once: the next look launches again.
+func (f *flights) outcome(uid types.UID) (cloud.Created, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l, ok := f.landed[uid]
+	if ok && l.created.Err != nil {
+		delete(f.landed, uid)
+	}
+	return l.created, ok
+}
+
+func (f *flights) forget(uid types.UID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.landed, uid)
+}
+
+func (f *flights) wait() { f.wg.Wait() }
