@@ -34,12 +34,15 @@ type Daemons interface {
 	Expected(node *corev1.Node) []*corev1.Pod
 }
 
-// Deps are what every profile's plugin shares. Hidden and Daemons may be nil.
+// Deps are what every profile's plugin shares. Hidden, Daemons and Passive may be nil.
 type Deps struct {
 	Asker    Asker
 	Promises *promise.Table
 	Hidden   *Hidden
 	Daemons  Daemons
+	// Passive returns why nobody buys nodes at the moment, or "". Pods then do not wait for a verdict:
+	// evictions may help them at once.
+	Passive func() string
 }
 
 // Factory ties every profile to one provisioner. The framework calls the result once per profile and
@@ -55,6 +58,9 @@ func Factory(deps Deps) frameworkruntime.PluginFactory {
 		}
 		if err := validation.NodeProvision(field.NewPath("args"), args).ToAggregate(); err != nil {
 			return nil, fmt.Errorf("%s: %w", Name, err)
+		}
+		if deps.Passive == nil {
+			deps.Passive = func() string { return "" }
 		}
 		p := &Plugin{deps: deps, policies: newPolicies(args), holdAll: args.Hold == config.HoldAll, handle: handle}
 		p.preemptionFollows = sync.OnceValue(p.findPreemption)

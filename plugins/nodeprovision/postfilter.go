@@ -47,8 +47,16 @@ func (p *Plugin) PostFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod
 		}
 		return nil, fwk.NewStatus(fwk.Unschedulable, e.Reason)
 	default:
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, messageAsked)
+		return nil, p.waiting()
 	}
+}
+
+// waiting is the answer for a pod without a verdict. While nobody buys, there is nothing to wait for.
+func (p *Plugin) waiting() *fwk.Status {
+	if why := p.deps.Passive(); why != "" {
+		return fwk.NewStatus(fwk.Unschedulable, why)
+	}
+	return fwk.NewStatus(fwk.UnschedulableAndUnresolvable, messageAsked)
 }
 
 // ask wants a node for a pod that the table does not know, unless evictions come first. Those run after
@@ -64,7 +72,7 @@ func (p *Plugin) ask(pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.Pos
 		}
 	}
 	p.deps.Asker.Ask(pod)
-	return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, messageAsked)
+	return nil, p.waiting()
 }
 
 // waitsForEvictions recognizes a nomination that is not of our making and still stands: the plugin that
@@ -141,7 +149,7 @@ func (p *Plugin) PodGroupPostFilter(_ context.Context, _ fwk.PodGroupCycleState,
 	}
 	switch {
 	case waiting:
-		return nil, fwk.NewStatus(fwk.UnschedulableAndUnresolvable, messageAsked)
+		return nil, p.waiting()
 	case refused != "":
 		return nil, fwk.NewStatus(fwk.Unschedulable, refused)
 	}
