@@ -1,0 +1,191 @@
+package solver
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/provisioner/requirement"
+	"github.com/berth-dev/berth/provisioner/resources"
+)
+
+// class is a set of pods that are equal in everything that scheduling looks at.
+type class struct {
+	key      string
+	pods     []*corev1.Pod // by creation time, then UID; those not placed yet from next on
+	next     int
+	pod      *corev1.Pod // the first one stands for all
+	requests resources.Vector
+	// terms are the alternatives of nodeSelector and required node affinity; at least one.
+	terms []requirement.Set
+	// preferred are the preferred node affinity terms, heaviest first.
+	preferred []requirement.Set
+	ports     []hostPort
+	rules     []*rule  // required spread and pod affinity of the pods themselves
+	keys      []string // topology keys whose domain must be decided when a pod is placed
+	// unitPrice is the least share of a machine's price that one pod of the class takes anywhere.
+	unitPrice float64
+}
+
+func (c *class) left() int { return len(c.pods) - c.next }
+
+// hostPort is a port that only one pod of a node can have.
+type hostPort struct {
+	port     int32
+	protocol corev1.Protocol
+	ip       string
+}
+
+func (p hostPort) conflicts(o hostPort) bool {
+	return p.port == o.port && p.protocol == o.protocol && (p.ip == o.ip || p.ip == anyIP || o.ip == anyIP)
+}
+
+const anyIP = "0.0.0.0"
+
+func hostPorts(pod *corev1.Pod) []hostPort {
+	var ports []hostPort
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for _, container := range list {
+			for _, p := range container.Ports {
+				if p.HostPort != 0 {
+					ports = append(ports, hostPort{p.HostPort, cmp.Or(p.Protocol, corev1.ProtocolTCP), cmp.Or(p.HostIP, anyIP)})
+				}
+			}
+		}
+	}
+	return ports
+}
+
+func portsConflict(a, b []hostPort) bool {
+	return slices.ContainsFunc(a, func(p hostPort) bool { return slices.ContainsFunc(b, p.conflicts) })
+}
+
+// classify groups the pods; classes come in planning order: higher priority first, then larger pods.
+func classify(pods []*corev1.Pod) []*class {
+	byKey := map[string]*class{}
+	for _, pod := range pods {
+		key := classKey(pod)
+		c := byKey[key]
+		if c == nil {
+			c = &class{key: key, pod: pod}
+			byKey[key] = c
+		}
+		c.pods = append(c.pods, pod)
+	}
+	classes := make([]*class, 0, len(byKey))
+	for _, c := range byKey {
+		slices.SortFunc(c.pods, func(a, b *corev1.Pod) int {
+			return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.UID, b.UID),
+				strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+		})
+		c.pod = c.pods[0]
+		c.requests, c.ports = resources.PodRequests(c.pod), hostPorts(c.pod)
+		c.terms, c.preferred = nodeTerms(c.pod), preferredTerms(c.pod)
+		classes = append(classes, c)
+	}
+	slices.SortFunc(classes, func(a, b *class) int {
+		return cmp.Or(
+			cmp.Compare(priorityOf(b.pod), priorityOf(a.pod)),
+			cmp.Compare(b.requests.MilliCPU, a.requests.MilliCPU),
+			cmp.Compare(b.requests.Memory, a.requests.Memory),
+			a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
+			strings.Compare(a.key, b.key))
+	})
+	return classes
+}
+
+func priorityOf(pod *corev1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
+// classKey hashes what scheduling looks at. Names and owners do not matter.
+func classKey(pod *corev1.Pod) string {
+	raw, err := json.Marshal(struct {
+		Namespace, Scheduler string
+		Labels               map[string]string
+		NodeSelector         map[string]string
+		Affinity             *corev1.Affinity
+		Tolerations          []corev1.Toleration
+		Spread               []corev1.TopologySpreadConstraint
+		Priority             int32
+		Requests             resources.Vector
+		Ports                []hostPortKey
+		Volumes              []corev1.Volume
+		Claims               []corev1.PodResourceClaim
+	}{
+		pod.Namespace, pod.Spec.SchedulerName, pod.Labels, pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations,
+		pod.Spec.TopologySpreadConstraints, priorityOf(pod), resources.PodRequests(pod), portKeys(pod), placedVolumes(pod), pod.Spec.ResourceClaims,
+	})
+	if err != nil {
+		return string(pod.UID) // a class of its own is always right
+	}
+	sum := sha256.Sum256(raw)
+	return string(sum[:])
+}
+
+type hostPortKey struct {
+	Port     int32
+	Protocol corev1.Protocol
+	IP       string
+}
+
+func portKeys(pod *corev1.Pod) []hostPortKey {
+	var keys []hostPortKey
+	for _, p := range hostPorts(pod) {
+		keys = append(keys, hostPortKey{p.port, p.protocol, p.ip})
+	}
+	return keys
+}
+
+// placedVolumes are the volumes that tie a pod to places; the others differ between equal pods (their
+// token mounts have random names).
+func placedVolumes(pod *corev1.Pod) []corev1.Volume {
+	return slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), func(v corev1.Volume) bool {
+		return v.PersistentVolumeClaim == nil && v.Ephemeral == nil && v.CSI == nil
+	})
+}
+
+// nodeTerms returns the alternatives of nodeSelector and required node affinity. Terms of one pod are
+// ORed; a term with matchFields matches no node that does not exist, so it is left out.
+func nodeTerms(pod *corev1.Pod) []requirement.Set {
+	base := requirement.FromLabels(pod.Spec.NodeSelector)
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return []requirement.Set{base}
+	}
+	var terms []requirement.Set
+	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		if len(term.MatchFields) > 0 || len(term.MatchExpressions) == 0 {
+			continue // an empty term matches nothing
+		}
+		set := base.Clone()
+		if set == nil {
+			set = requirement.Set{}
+		}
+		set.Merge(requirement.FromNodeSelector(term.MatchExpressions))
+		terms = append(terms, set)
+	}
+	return terms
+}
+
+func preferredTerms(pod *corev1.Pod) []requirement.Set {
+	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
+		return nil
+	}
+	weighted := slices.Clone(pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
+	slices.SortStableFunc(weighted, func(a, b corev1.PreferredSchedulingTerm) int { return cmp.Compare(b.Weight, a.Weight) })
+	var terms []requirement.Set
+	for _, w := range weighted {
+		if len(w.Preference.MatchFields) == 0 {
+			terms = append(terms, requirement.FromNodeSelector(w.Preference.MatchExpressions))
+		}
+	}
+	return terms
+}
