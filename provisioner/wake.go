@@ -1,0 +1,200 @@
+package provisioner
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
+	"github.com/berth-dev/berth/provisioner/promise"
+)
+
+// watch registers the handlers that keep promises true: pods that are bound or gone, pods that wait
+// without having asked (no node in the cluster, or asked before a restart), and changes of the world
+// after which refused pods may ask again. It must be called before the informers start.
+func (p *Provisioner) watch() error {
+	if _, err := p.Core.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { p.sawPod(object) },
+		UpdateFunc: func(_, object any) { p.sawPod(object) },
+		DeleteFunc: func(object any) {
+			if pod, ok := deleted[corev1.Pod](object); ok {
+				p.Promises.Release(pod.UID)
+			}
+		},
+	}); err != nil {
+		return err
+	}
+	if _, err := p.Ours.Karpenter().V1().NodePools().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { p.worldChanged() },
+		UpdateFunc: func(before, after any) {
+			if poolChanged(before, after) {
+				p.worldChanged()
+			}
+		},
+		DeleteFunc: func(any) { p.worldChanged() },
+	}); err != nil {
+		return err
+	}
+	_, err := p.Ours.Karpenter().V1().NodeClaims().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		DeleteFunc: func(object any) {
+			if claim, ok := deleted[karpv1.NodeClaim](object); ok {
+				p.ClaimGone(context.Background(), claim.Name)
+			}
+			p.worldChanged() // its share of the limits is free
+		},
+	})
+	return err
+}
+
+// deleted unwraps what an informer gives a delete handler.
+func deleted[T any](object any) (*T, bool) {
+	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
+	}
+	typed, ok := object.(*T)
+	return typed, ok
+}
+
+// poolChanged reports whether a pool may help other pods than before: its spec or readiness changed.
+func poolChanged(before, after any) bool {
+	a, okA := before.(*karpv1.NodePool)
+	b, okB := after.(*karpv1.NodePool)
+	return okA && okB && (a.Generation != b.Generation || whyNotReady(a) != whyNotReady(b))
+}
+
+func (p *Provisioner) sawPod(object any) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return
+	}
+	switch {
+	case !waitsForNode(pod):
+		p.Promises.Release(pod.UID)
+	case p.responsible[pod.Spec.SchedulerName] && markedUnschedulable(pod):
+		p.Ask(pod)
+	}
+}
+
+// markedUnschedulable reports whether the scheduler has said that no node fits.
+func markedUnschedulable(pod *corev1.Pod) bool {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled {
+			return c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
+		}
+	}
+	return false
+}
+
+// worldChanged lets refused pods ask again soon. It may be called from informer handlers.
+func (p *Provisioner) worldChanged() {
+	select {
+	case p.changed <- struct{}{}:
+	default: // a look is due already
+	}
+}
+
+// NodeNamed records that the claim's node has this name; the scheduler then shows it on the pods.
+func (p *Provisioner) NodeNamed(ctx context.Context, claim, node string) {
+	if before := p.Promises.ForClaim(claim); len(before) > 0 && before[0].Node == node {
+		return
+	}
+	p.Activate(ctx, podsOf(p.Promises.SetNode(claim, node)))
+}
+
+// ClaimGone takes back the promises on a claim that failed or was removed; its pods ask again.
+func (p *Provisioner) ClaimGone(ctx context.Context, claim string) {
+	dropped := p.Promises.DropClaim(claim)
+	if len(dropped) == 0 {
+		return
+	}
+	klog.FromContext(ctx).V(2).Info("NodeClaim is gone, its pods ask again", "nodeClaim", claim, "pods", len(dropped))
+	p.metrics.broken.WithLabelValues("claim_gone").Add(float64(len(dropped)))
+	p.askAgain(dropped)
+}
+
+func (p *Provisioner) askAgain(entries []promise.Entry) {
+	for _, e := range entries {
+		p.Ask(e.Pod)
+	}
+}
+
+func podsOf(entries []promise.Entry) []*corev1.Pod {
+	pods := make([]*corev1.Pod, len(entries))
+	for i, e := range entries {
+		pods[i] = e.Pod
+	}
+	return pods
+}
+
+// tend keeps the table true over time until ctx ends: promises end at their deadline, and refused
+// pods ask again when the world has changed.
+func (p *Provisioner) tend(ctx context.Context) {
+	expire := p.Clock.NewTicker(time.Second)
+	defer expire.Stop()
+	// Offerings come back and prices move without an event in the API.
+	offerings := p.Clock.NewTicker(p.options.RetryRefused)
+	defer offerings.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-expire.C():
+			if late := p.Promises.Expire(now); len(late) > 0 {
+				klog.FromContext(ctx).Info("Promises ended at their deadline, the pods ask again", "pods", len(late))
+				p.metrics.broken.WithLabelValues("deadline").Add(float64(len(late)))
+				p.askAgain(late)
+			}
+		case <-offerings.C():
+			p.askAgain(p.Promises.Refused())
+		case <-p.changed:
+			p.askAgain(p.Promises.Refused())
+		}
+	}
+}
+
+// restore rebuilds promises from the claims that wait for their pods, after a restart.
+func (p *Provisioner) restore(ctx context.Context) {
+	claims, err := p.claimLister.List(labels.Everything())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Listing NodeClaims failed, promises are not restored; pods will ask again")
+		return
+	}
+	pending := map[types.UID]*corev1.Pod{}
+	pods, err := p.podLister.List(labels.Everything())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Listing pods failed, promises are not restored; pods will ask again")
+		return
+	}
+	for _, pod := range pods {
+		if waitsForNode(pod) {
+			pending[pod.UID] = pod
+		}
+	}
+	now := p.Clock.Now()
+	restored := 0
+	for _, claim := range claims {
+		if claim.DeletionTimestamp != nil {
+			continue
+		}
+		deadline := claim.CreationTimestamp.Add(p.options.Launch.PromiseDeadline)
+		if !deadline.After(now) {
+			continue
+		}
+		uids, err := promise.ParseAnnotation(claim.Annotations[karpv1.AnnotationPromises])
+		if err != nil {
+			continue // made by hand, or damaged: its pods ask again
+		}
+		for _, uid := range uids {
+			if pod := pending[uid]; pod != nil {
+				p.Promises.Promise(pod, claim.Name, claim.Status.NodeName, deadline, now)
+				restored++
+			}
+		}
+	}
+	klog.FromContext(ctx).V(2).Info("Restored promises from NodeClaims", "pods", restored, "nodeClaims", len(claims))
+}
