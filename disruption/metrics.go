@@ -1,0 +1,106 @@
+package disruption
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/berth-dev/berth/disruption/budget"
+	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
+)
+
+type metrics struct {
+	decisions *prometheus.CounterVec // decision, reason, consolidation_type
+	disrupted *prometheus.CounterVec // shared with lifecycle
+	allowed   *prometheus.GaugeVec   // nodepool, reason
+	consuming *prometheus.GaugeVec   // nodepool, reason
+
+	pools map[string]struct{} // that have gauges
+}
+
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "karpenter", Subsystem: "nodepools", Name: name, Help: help}, []string{"nodepool", "reason"})
+	}
+	m := &metrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "karpenter", Subsystem: "voluntary_disruption", Name: "decisions_total",
+			Help: "Decisions to remove or replace nodes, by kind.",
+		}, []string{"decision", "reason", "consolidation_type"}),
+		disrupted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "karpenter", Subsystem: "nodeclaims", Name: "disrupted_total",
+			Help: "NodeClaims whose removal was begun, by reason.",
+		}, []string{"reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"}),
+		allowed:   gauge("allowed_disruptions", "Nodes that the pool's budgets let be disrupted at once, those that are already included."),
+		consuming: gauge("nodes_consuming_budgets", "Nodes of the pool that are not ready or on their way out."),
+		pools:     map[string]struct{}{},
+	}
+	var errs []error
+	for _, collector := range []prometheus.Collector{m.decisions, m.allowed, m.consuming} {
+		errs = append(errs, registry.Register(collector))
+	}
+	err := registry.Register(m.disrupted)
+	if exists, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+		if shared, isCounter := exists.ExistingCollector.(*prometheus.CounterVec); isCounter {
+			m.disrupted, err = shared, nil
+		}
+	}
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return nil, fmt.Errorf("register metrics of disruption: %w", err)
+	}
+	return m, nil
+}
+
+// setBudget publishes what budgets allow; no limit is the largest 32-bit integer.
+func (m *metrics) setBudget(pool string, reason karpv1.DisruptionReason, allowed, consuming int) {
+	m.pools[pool] = struct{}{}
+	if allowed == budget.Unlimited {
+		allowed = math.MaxInt32
+	}
+	m.allowed.WithLabelValues(pool, string(reason)).Set(float64(allowed))
+	m.consuming.WithLabelValues(pool, string(reason)).Set(float64(consuming))
+}
+
+// keepPools drops the gauges of pools that are gone.
+func (m *metrics) keepPools(pools map[string]*karpv1.NodePool) {
+	for name := range m.pools {
+		if _, ok := pools[name]; !ok {
+			m.allowed.DeletePartialMatch(prometheus.Labels{"nodepool": name})
+			m.consuming.DeletePartialMatch(prometheus.Labels{"nodepool": name})
+			delete(m.pools, name)
+		}
+	}
+}
+
+// countRemoved counts a claim whose removal was begun.
+func (m *metrics) countRemoved(claim *karpv1.NodeClaim, pool *karpv1.NodePool, reason karpv1.DisruptionReason) {
+	m.disrupted.WithLabelValues(
+		strings.ToLower(string(reason)), pool.Name, claim.Labels[karpv1.LabelCapacityType], policyLabel(pool.Spec.Disruption.ConsolidationPolicy), terminationMode(claim),
+	).Inc()
+}
+
+func policyLabel(policy karpv1.ConsolidationPolicy) string {
+	switch policy {
+	case karpv1.WhenEmpty:
+		return "when_empty"
+	case karpv1.Balanced:
+		return "balanced"
+	default:
+		return "when_empty_or_underutilized"
+	}
+}
+
+func terminationMode(claim *karpv1.NodeClaim) string {
+	grace := claim.Spec.TerminationGracePeriod
+	switch {
+	case grace == nil:
+		return "graceful"
+	case grace.Duration > 0:
+		return "eventual"
+	default:
+		return "forceful"
+	}
+}
