@@ -2,6 +2,7 @@ package nodeprovision
 
 import (
 	"context"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,7 @@ const (
 	reasonHidden       = "node(s) were chosen for removal"
 	reasonInitializing = "node(s) bought for the pod were not ready for it yet"
 	reasonKept         = "node(s) were kept for the pods they were bought for"
+	reasonElsewhere    = "node(s) had no room, and the pod's own node is on its way"
 )
 
 const stateKey fwk.StateKey = Name
@@ -32,19 +34,24 @@ type cycle struct {
 	priority int32
 	// owner is the UID of the pod's controller, empty when it has none.
 	owner types.UID
+	// recorded is set once one refusal of this cycle has been made ours, see standsBack.
+	recorded atomic.Bool
 }
 
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData { return c }
 
-// PreFilter gathers what Filter needs, or skips Filter when no room is kept and no node is hidden.
+// PreFilter gathers what Filter needs, or skips Filter when the pod has no promise, no room is kept and
+// no node is hidden.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
-	if p.deps.Promises.Kept() == 0 && p.deps.Hidden.none() && p.deps.Daemons == nil {
+	place, ok := p.deps.Promises.Lookup(pod.UID)
+	promised := ok && place.State == promise.Promised
+	if !promised && p.deps.Promises.Kept() == 0 && p.deps.Hidden.none() && p.deps.Daemons == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
 	c := &cycle{requests: resources.PodRequests(pod), priority: priority(pod)}
-	if e, ok := p.deps.Promises.Lookup(pod.UID); ok && e.State == promise.Promised {
-		c.place = e
+	if promised {
+		c.place = place
 	}
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		c.owner = owner.UID
@@ -72,8 +79,13 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	if !ok {
 		return nil
 	}
-	if c.place.State == promise.Promised && c.place.Node == node.Name {
-		if initializing(c.place, node) && !usable(c.place.Pod, c.requests, node) {
+	if c.place.State == promise.Promised {
+		switch {
+		case c.place.Node != node.Name:
+			if p.standsBack(c, node, info) {
+				return fwk.NewStatus(fwk.Pending, reasonElsewhere)
+			}
+		case initializing(c.place, node) && !usable(c.place.Pod, c.requests, node):
 			return fwk.NewStatus(fwk.Pending, reasonInitializing)
 		}
 	}
@@ -81,6 +93,17 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 		return fwk.NewStatus(fwk.Unschedulable, reasonKept)
 	}
 	return nil
+}
+
+// standsBack reports whether this plugin is to be the one that refuses a node which plainly cannot take
+// a promised pod. It is for one node of each cycle: with that, the queue wakes the pod for the events of
+// its own node at once, even before that node exists, and without back-off. All other refusals are left
+// to those who make them, so that the pod is woken for room elsewhere too.
+func (p *Plugin) standsBack(c *cycle, node *corev1.Node, info fwk.NodeInfo) bool {
+	if c.recorded.Load() || usable(c.place.Pod, c.requests, node) && fitsFree(c.requests, resources.Vector{}, info) {
+		return false
+	}
+	return c.recorded.CompareAndSwap(false, true)
 }
 
 // initializing reports whether the promised node is one of ours that is not declared usable yet.

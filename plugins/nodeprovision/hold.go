@@ -1,8 +1,6 @@
 package nodeprovision
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,34 +12,60 @@ import (
 
 // holding is the part of a promise that keeps room.
 type holding struct {
-	uid      types.UID
 	priority int32
 	requests resources.Vector
 }
 
-// holdings is the cache entry of one node. It stands for the very slice that the table handed out, which
+// holdings is what is kept on one node. It stands for the very slice that the table handed out, which
 // never changes, so comparing the slice's address tells whether it is current.
 type holdings struct {
-	of   *promise.Entry
-	list []holding
+	of    *promise.Entry
+	byPod map[types.UID]holding
+	total resources.Vector
+	// lowest is the least priority among them.
+	lowest int32
 }
 
-// holdings returns what is kept on the node, computing requests only after the promises have changed.
-func (p *Plugin) holdings(node string) []holding {
+// holdings returns what is kept on the node, nil for nothing, computing only after the promises changed.
+func (p *Plugin) holdings(node string) *holdings {
 	entries := p.deps.Promises.ForNode(node)
 	if len(entries) == 0 {
 		p.held.Delete(node)
 		return nil
 	}
 	if cached, ok := p.held.Load(node); ok && cached.(*holdings).of == &entries[0] {
-		return cached.(*holdings).list
+		return cached.(*holdings)
 	}
-	h := &holdings{of: &entries[0], list: make([]holding, 0, len(entries))}
+	h := &holdings{of: &entries[0], byPod: make(map[types.UID]holding, len(entries)), lowest: priority(entries[0].Pod)}
 	for _, e := range entries {
-		h.list = append(h.list, holding{uid: e.Pod.UID, priority: priority(e.Pod), requests: resources.PodRequests(e.Pod)})
+		one := holding{priority: priority(e.Pod), requests: resources.PodRequests(e.Pod)}
+		h.byPod[e.Pod.UID] = one
+		h.total = h.total.Add(one.requests)
+		h.lowest = min(h.lowest, one.priority)
 	}
 	p.held.Store(node, h)
-	return h.list
+	return h
+}
+
+// against returns the room that is kept from a pod of the priority, without the promised pods that are
+// there already: bound, assumed, or added by the framework as nominated pods for this try.
+func (h *holdings) against(priority int32, all bool, info fwk.NodeInfo) resources.Vector {
+	counts := func(one holding) bool { return all || priority <= one.priority }
+	kept := h.total
+	if !all && priority > h.lowest {
+		kept = resources.Vector{}
+		for _, one := range h.byPod {
+			if counts(one) {
+				kept = kept.Add(one.requests)
+			}
+		}
+	}
+	for _, pod := range info.GetPods() {
+		if one, ok := h.byPod[pod.GetPod().UID]; ok && counts(one) {
+			kept = kept.Sub(one.requests)
+		}
+	}
+	return kept
 }
 
 // fitsBeside reports whether the pod leaves room for the promised pods of the node that are not there
@@ -49,49 +73,20 @@ func (p *Plugin) holdings(node string) []holding {
 // ports, volumes and affinity of nominated pods are the framework's business, which runs all filters
 // with them.
 func (p *Plugin) fitsBeside(c *cycle, node *corev1.Node, info fwk.NodeInfo) bool {
-	var list []holding
-	if c.place.State != promise.Promised || c.place.Node != node.Name {
-		list = p.holdings(node.Name)
-	}
-	var daemons []*corev1.Pod
-	if p.deps.Daemons != nil {
-		daemons = p.deps.Daemons.Expected(node)
-	}
-	if len(list) == 0 && len(daemons) == 0 {
-		return true
-	}
 	var kept resources.Vector
-	there := present(info, len(list))
-	for _, h := range list {
-		if (p.holdAll || c.priority <= h.priority) && !there(h.uid) {
-			kept = kept.Add(h.requests)
+	if c.place.State != promise.Promised || c.place.Node != node.Name {
+		if h := p.holdings(node.Name); h != nil {
+			kept = h.against(c.priority, p.holdAll, info)
 		}
 	}
-	for _, pod := range daemons {
-		if owner := metav1.GetControllerOf(pod); owner == nil || owner.UID != c.owner {
-			kept = kept.Add(resources.PodRequests(pod))
+	if p.deps.Daemons != nil {
+		for _, pod := range p.deps.Daemons.Expected(node) {
+			if owner := metav1.GetControllerOfNoCopy(pod); owner == nil || owner.UID != c.owner {
+				kept = kept.Add(resources.PodRequests(pod))
+			}
 		}
 	}
 	return kept.IsZero() || fitsFree(c.requests, kept, info)
-}
-
-// present answers whether a pod is on the node already: bound, assumed, or added by the framework as a
-// nominated pod for this try.
-func present(info fwk.NodeInfo, questions int) func(types.UID) bool {
-	pods := info.GetPods()
-	if questions*len(pods) <= 64 {
-		return func(uid types.UID) bool {
-			return slices.ContainsFunc(pods, func(pi fwk.PodInfo) bool { return pi.GetPod().UID == uid })
-		}
-	}
-	uids := make(map[types.UID]struct{}, len(pods))
-	for _, pi := range pods {
-		uids[pi.GetPod().UID] = struct{}{}
-	}
-	return func(uid types.UID) bool {
-		_, ok := uids[uid]
-		return ok
-	}
 }
 
 // fitsFree reports whether requests fit beside what is used and kept, looking only at resources that
