@@ -309,3 +309,31 @@ func BenchmarkPlace(b *testing.B) {
 		}
 	})
 }
+
+// PreFilter results are shared between pods; what tells pods apart must not be lost in that.
+func TestPodsThatDifferAreJudgedApart(t *testing.T) {
+	t.Parallel()
+	objector := pod("objector", "1", app("objector"), antiAffinity(corev1.LabelHostname, "plain"))
+	tests := map[string]struct {
+		change func(*corev1.Pod)
+		plugin string
+	}{
+		"by their labels":       {app("plain"), "InterPodAffinity"},
+		"by their namespace":    {func(p *corev1.Pod) { p.Namespace = "elsewhere"; app("plain")(p) }, ""},
+		"by their requests":     {func(p *corev1.Pod) { p.Spec.Containers[0].Resources.Requests = list("9", "1Gi") }, "NodeResourcesFit"},
+		"by their volumes":      {claim("missing"), "VolumeRestrictions"},
+		"by their node":         {pinned("other"), "NodeAffinity"},
+		"not by their own name": {func(p *corev1.Pod) { p.Name = "renamed" }, ""},
+	}
+	f, s := build(t)
+	startInformers(t.Context(), s)
+	for rule, tc := range tests {
+		t.Run(rule, func(t *testing.T) {
+			trial := open(t, f, snapshot(existing(node("n", "z1", "4"), objector)))
+			require.True(t, place(t, trial, pod("first", "1", app("other")), "n").Fits())
+			second := pod("second", "1", app("other"))
+			tc.change(second)
+			require.Equal(t, tc.plugin, place(t, trial, second, "n").Plugin)
+		})
+	}
+}
