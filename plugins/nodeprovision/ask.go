@@ -1,30 +1,14 @@
 package nodeprovision
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-dev/berth/provisioner/promise"
 )
 
-// NeedsAsk reports whether a pod seen by a pod informer should be asked for although no PostFilter may
-// have done so: one of the named schedulers says that it fits nowhere, it is not waiting for evictions,
-// and a new node could be for it. That covers clusters without any node, pods that evictions did not
-// help, pods that were left over by a crash, and pods of foreign schedulers. Pure.
+// NeedsAsk is promise.NeedsAsk, the counterpart of PostFilter for pods that never get there.
 func NeedsAsk(pod *corev1.Pod, schedulerNames []string) bool {
-	if pod.Spec.NodeName != "" || pod.Status.NominatedNodeName != "" || pod.DeletionTimestamp != nil ||
-		pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
-		!slices.Contains(schedulerNames, pod.Spec.SchedulerName) || !nodeCouldBeFor(pod) {
-		return false
-	}
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
-	})
+	return promise.NeedsAsk(pod, schedulerNames)
 }
 
-// nodeCouldBeFor is false for pods that belong to one existing node: those of DaemonSets and mirrors of
-// static pods.
-func nodeCouldBeFor(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(pod)
-	return owner == nil || owner.Kind != "DaemonSet" && owner.Kind != "Node"
-}
+func nodeCouldBeFor(pod *corev1.Pod) bool { return promise.NodeCouldBeFor(pod) }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/pflag"
 	cliflag "k8s.io/component-base/cli/flag"
@@ -19,17 +20,21 @@ type flags struct {
 
 // newFlags returns the flags with their defaults, which the environment may have changed.
 func newFlags() (*flags, error) {
-	settings, err := settingsFromEnv(osLookup)
+	settings, err := settingsFromEnv(os.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
+	return flagsFor(settings), nil
+}
+
+func flagsFor(settings *Settings) *flags {
 	f := &flags{upstream: options.NewOptions(), settings: settings}
 	settings.addFlags(f.upstream.Flags.FlagSet(flagSet))
 	// What upstream would use when the configuration names no lease; ours does.
 	if lease := f.upstream.Flags.FlagSet("leader election").Lookup("leader-elect-resource-name"); lease != nil {
 		lease.DefValue = leaseName
 	}
-	return f, nil
+	return f
 }
 
 func (f *flags) sections() *cliflag.NamedFlagSets { return f.upstream.Flags }

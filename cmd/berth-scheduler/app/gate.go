@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	componentbaseconfig "k8s.io/component-base/config"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 )
@@ -44,7 +45,14 @@ type gateTiming struct {
 	lease, renew, retry, look time.Duration
 }
 
-var defaultGateTiming = gateTiming{lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second, look: 5 * time.Second}
+// timingOf gives the provisioner's lease the timing of the scheduler's, so that the two are never apart
+// for longer than one lease duration.
+func timingOf(c componentbaseconfig.LeaderElectionConfiguration) gateTiming {
+	return gateTiming{
+		lease: c.LeaseDuration.Duration, renew: c.RenewDeadline.Duration, retry: c.RetryPeriod.Duration,
+		look: c.LeaseDuration.Duration / 3,
+	}
+}
 
 // Passive returns why nobody in this process buys nodes, for pods that ask, or "".
 func (g *gate) Passive() string {

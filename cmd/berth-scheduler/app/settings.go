@@ -3,7 +3,6 @@ package app
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +51,7 @@ func (s *Settings) addFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&s.EKSControlPlane, "eks-control-plane", s.EKSControlPlane, "Ask EKS for the cluster's details. Environment: EKS_CONTROL_PLANE.")
 }
 
-// settingsFromEnv returns defaults overlaid with the environment; lookup is os.LookupEnv.
+// settingsFromEnv returns defaults overlaid with the environment; lookup is os.LookupEnv outside tests.
 func settingsFromEnv(lookup func(string) (string, bool)) (*Settings, error) {
 	s := &Settings{NodeCost: 0.005, LeaseName: "karpenter-leader-election", LeaseNamespace: "kube-system", VMMemoryOverheadPercent: 0.075}
 	var errs []error
@@ -146,5 +145,3 @@ func (s *Settings) validate() error {
 }
 
 func oneOf[T comparable](v T, values ...T) bool { return slices.Contains(values, v) }
-
-var osLookup = os.LookupEnv

@@ -74,6 +74,9 @@ func setup(ctx context.Context, f *flags, o Options) (*parts, error) {
 		Promises: table, Hidden: hidden, Activate: activator(p.sched), SchedulerNames: users.names, ProvisionFor: users.args.ProvisionFor,
 		Metrics: newRegistry(), Recorder: p.config.EventBroadcaster.NewRecorder("berth"),
 	}
+	if err := forgetSeen(p.config.InformerFactory.Core().V1().Pods().Informer(), hidden); err != nil {
+		return nil, err
+	}
 	if in.Fit, err = newFit(ctx, p, users, plugins); err != nil {
 		return nil, err
 	}
@@ -87,7 +90,7 @@ func setup(ctx context.Context, f *flags, o Options) (*parts, error) {
 	p.gate = &gate{
 		name: f.settings.LeaseName, namespace: f.settings.LeaseNamespace, identity: identity,
 		client: p.config.Client, recorder: in.Recorder, metrics: newGateMetrics(in.Metrics), clock: clock.RealClock{},
-		timing: defaultGateTiming, run: asker.Run, decided: func() {},
+		timing: timingOf(p.config.ComponentConfig.LeaderElection), run: asker.Run, decided: func() {},
 	}
 	return p, nil
 }
