@@ -22,6 +22,7 @@ import (
 	"github.com/berth-dev/berth/provisioner/batch"
 	"github.com/berth-dev/berth/provisioner/catalog"
 	"github.com/berth-dev/berth/provisioner/cloud"
+	"github.com/berth-dev/berth/provisioner/cluster"
 	"github.com/berth-dev/berth/provisioner/events"
 	"github.com/berth-dev/berth/provisioner/generated/clientset/versioned"
 	"github.com/berth-dev/berth/provisioner/generated/informers/externalversions"
@@ -238,4 +239,20 @@ func (p *Provisioner) typesOf(claim *karpv1.NodeClaim) []*catalog.InstanceType {
 		}
 	}
 	return list
+}
+
+// Price returns the hourly price of the node's offering in USD, 0 when it is not known.
+func (p *Provisioner) Price(node *cluster.Node) float64 {
+	p.typesMu.Lock()
+	defer p.typesMu.Unlock()
+	it := p.types[node.Pool][node.Labels[corev1.LabelInstanceTypeStable]]
+	if it == nil {
+		return 0
+	}
+	for _, o := range it.Offerings {
+		if o.Zone == node.Labels[corev1.LabelTopologyZone] && o.CapacityType == node.Labels[karpv1.LabelCapacityType] {
+			return o.Price
+		}
+	}
+	return 0
 }
