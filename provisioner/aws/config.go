@@ -82,7 +82,13 @@ func (c Config) complete() (Config, error) {
 // role) and asks the instance metadata for the region when none of them has one. version is told to AWS
 // in the user agent.
 func LoadConfig(ctx context.Context, version string) (aws.Config, error) {
+	return LoadConfigIn(ctx, "", version)
+}
+
+// LoadConfigIn is LoadConfig for a region that is known; empty means that it is looked for.
+func LoadConfigIn(ctx context.Context, region, version string) (aws.Config, error) {
 	cfg, err := config.LoadDefaultConfig(ctx,
+		config.WithRegion(region),
 		config.WithRetryMode(aws.RetryModeStandard),
 		config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(httpTimeout)),
 		config.WithAPIOptions([]func(*smithymiddleware.Stack) error{middleware.AddUserAgentKeyValue("berth", version)}),

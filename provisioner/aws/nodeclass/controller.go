@@ -175,6 +175,7 @@ func (c *Controller) Run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, c.queue.ShutDown)
 	defer stop()
 	var wg sync.WaitGroup
+	wg.Go(func() { c.awaitTypes(ctx) })
 	for range workers {
 		wg.Go(func() {
 			for name, end := c.queue.Get(); !end && ctx.Err() == nil; name, end = c.queue.Get() {
@@ -183,6 +184,22 @@ func (c *Controller) Run(ctx context.Context) {
 		})
 	}
 	wg.Wait()
+}
+
+// awaitTypes looks at every class again once instance types are known: validation needs them.
+func (c *Controller) awaitTypes(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-c.deps.Types.Known():
+	}
+	all, err := c.classes.List(labels.Everything())
+	if err != nil {
+		return // a lister over an informer does not fail
+	}
+	for _, nc := range all {
+		c.queue.Add(nc.Name)
+	}
 }
 
 func (c *Controller) process(ctx context.Context, name string) {
