@@ -21,7 +21,7 @@ import (
 type class struct {
 	pod  *corev1.Pod // the first one, which PreFilter saw
 	done *prefiltered
-	// synced is how many entries of trial.placed the state has seen.
+	// synced is how many entries of trial.changes the state has seen.
 	synced int
 	// spread and affinity tell whether topology spread and inter-pod affinity have a say.
 	spread, affinity bool
@@ -96,38 +96,56 @@ func (t *trial) preFilter(ctx context.Context, f *facts, pod *corev1.Pod) (*pref
 	}
 	skipped := state.GetSkipFilterPlugins()
 	if c := f.class; c != nil && skipped.Has(names.DynamicResources) {
-		c.done, c.pod, c.synced = pre, pod, len(t.placed)
+		c.done, c.pod, c.synced = pre, pod, len(t.changes)
 		c.spread, c.affinity = !skipped.Has(names.PodTopologySpread), !skipped.Has(names.InterPodAffinity)
 	}
 	return pre, nil
 }
 
-// sync tells the class's state about the pods that were assumed since it was used last, or forgets the
-// state when that cannot be told exactly.
+// sync tells the class's state about what was added since it was used last, or forgets the state when
+// that cannot be told exactly.
 func (t *trial) sync(ctx context.Context, f *facts) error {
 	c := f.class
-	if c.done == nil {
-		return nil
-	}
-	for ; c.synced < len(t.placed); c.synced++ {
-		p := t.placed[c.synced]
-		if !c.affinity && len(p.pod.GetRequiredAntiAffinityTerms()) > 0 {
-			c.done = nil // PreFilter found nobody who objects to this class, and now there may be one
-			return nil
+	for ; c.done != nil && c.synced < len(t.changes); c.synced++ {
+		exact, err := t.tell(ctx, f, t.changes[c.synced])
+		if err != nil {
+			return err
 		}
-		if p.node == "" || !c.spread && !c.affinity {
-			continue
-		}
-		i, _ := t.position(p.node)
-		if status := f.shadow.framework.RunPreFilterExtensionAddPod(ctx, c.done.state, c.pod, p.pod, t.infos[i]); !status.IsSuccess() {
-			return status.AsError()
-		}
-		if c.spread && !repairSpread(c.done.state) {
+		if !exact {
 			c.done = nil
-			return nil
 		}
 	}
 	return nil
+}
+
+// tell brings one change into the class's state; false when it cannot.
+func (t *trial) tell(ctx context.Context, f *facts, change change) (exact bool, err error) {
+	c := f.class
+	if change.pod != nil && !c.affinity && len(change.pod.GetRequiredAntiAffinityTerms()) > 0 {
+		return false, nil // PreFilter found nobody who objects to this class, and now there may be one
+	}
+	if change.node == "" || !c.spread && (change.pod == nil || !c.affinity) {
+		return true, nil
+	}
+	i, _ := t.position(change.node)
+	pod := change.pod
+	if pod == nil {
+		// A node without pods adds domains with a count of 0. Adding a pod of the class and taking it
+		// away again makes the plugin add them by its own rules.
+		pod = t.pods[c.pod].info
+	}
+	if status := f.shadow.framework.RunPreFilterExtensionAddPod(ctx, c.done.state, c.pod, pod, t.infos[i]); !status.IsSuccess() {
+		return false, status.AsError()
+	}
+	if change.pod == nil {
+		if status := f.shadow.framework.RunPreFilterExtensionRemovePod(ctx, c.done.state, c.pod, pod, t.infos[i]); !status.IsSuccess() {
+			return false, status.AsError()
+		}
+		if !spreadKnows(c.done.state, t.infos[i].Node().Labels) {
+			return false, nil
+		}
+	}
+	return !c.spread || repairSpread(c.done.state), nil
 }
 
 // forget drops the PreFilter state of the classes for which it holds.

@@ -297,6 +297,20 @@ func BenchmarkPlace(b *testing.B) {
 			}
 		})
 	}
+	b.Run("200spreadPodsEachOnANewNode", func(b *testing.B) {
+		pods := series(200, func(i int) *corev1.Pod { return pod(name("p", i), "1", spread(corev1.LabelHostname)) })
+		for b.Loop() {
+			trial, err := f.Open(b.Context(), snap)
+			require.NoError(b, err)
+			for i, p := range pods {
+				require.NoError(b, trial.AddNode(b.Context(), node(name("new", i), "z-0", "4"), nil))
+				v, err := trial.Place(b.Context(), p, name("new", i))
+				require.NoError(b, err)
+				require.True(b, v.Fits(), v.Reason)
+			}
+			trial.Close()
+		}
+	})
 	b.Run("open", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

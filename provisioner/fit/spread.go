@@ -13,20 +13,12 @@ import (
 // The state's type is private with exported fields; when they are not as expected, it returns false and
 // the caller runs PreFilter again.
 func repairSpread(state fwk.CycleState) bool {
-	data, err := state.Read("PreFilter" + names.PodTopologySpread)
-	if err != nil {
+	v, perDomain, ok := readSpread(state)
+	if !ok {
 		return false
 	}
-	v := reflect.Indirect(reflect.ValueOf(data))
-	if v.Kind() != reflect.Struct {
-		return false
-	}
-	counts, paths := v.FieldByName("TpValueToMatchNum"), v.FieldByName("CriticalPaths")
-	if !counts.IsValid() || !paths.IsValid() || paths.Kind() != reflect.Slice {
-		return false
-	}
-	perDomain, ok := counts.Interface().([]map[string]int)
-	if !ok || len(perDomain) != paths.Len() {
+	paths := v.FieldByName("CriticalPaths")
+	if !paths.IsValid() || paths.Kind() != reflect.Slice || len(perDomain) != paths.Len() {
 		return false
 	}
 	for i, domains := range perDomain {
@@ -35,6 +27,52 @@ func repairSpread(state fwk.CycleState) bool {
 		}
 	}
 	return true
+}
+
+// readSpread returns the state and its counts per constraint and domain.
+func readSpread(state fwk.CycleState) (v reflect.Value, perDomain []map[string]int, ok bool) {
+	data, err := state.Read("PreFilter" + names.PodTopologySpread)
+	if err != nil {
+		return v, nil, false
+	}
+	v = reflect.Indirect(reflect.ValueOf(data))
+	if v.Kind() != reflect.Struct {
+		return v, nil, false
+	}
+	counts := v.FieldByName("TpValueToMatchNum")
+	if !counts.IsValid() {
+		return v, nil, false
+	}
+	perDomain, ok = counts.Interface().([]map[string]int)
+	return v, perDomain, ok
+}
+
+// spreadKnows reports whether the state counts the domains of a node with these labels, or has to leave
+// the node out for want of a label. It is false when a policy keeps the node out, too: that cannot be
+// told from a domain that was not added.
+func spreadKnows(state fwk.CycleState, labels map[string]string) bool {
+	v, perDomain, ok := readSpread(state)
+	if !ok {
+		return false
+	}
+	constraints := v.FieldByName("Constraints")
+	if !constraints.IsValid() || constraints.Kind() != reflect.Slice || constraints.Len() != len(perDomain) {
+		return false
+	}
+	known := true
+	for i, domains := range perDomain {
+		key := constraints.Index(i).FieldByName("TopologyKey")
+		if !key.IsValid() || key.Kind() != reflect.String {
+			return false
+		}
+		domain, labelled := labels[key.String()]
+		if !labelled {
+			return true
+		}
+		_, counted := domains[domain]
+		known = known && counted
+	}
+	return known
 }
 
 // repairPath writes the domains with the least and the next least count into a [2]struct{TopologyValue

@@ -24,15 +24,16 @@ type trial struct {
 	added map[string]int
 	// claims counts the assumed pods of each persistent volume claim, on top of the base's.
 	claims map[string]int
-	// placed is everything that was assumed, in order; entries of removed nodes have no node any more.
-	placed      []placement
+	// changes is everything that was added, in order; entries of removed nodes have no node any more.
+	changes     []change
 	pods        map[*corev1.Pod]*facts
 	classes     map[string]*class
 	reserved    []reservation
 	csiExamples map[string]*storagev1.CSINode
 }
 
-type placement struct {
+// change is a pod that was assumed on a node, or, without a pod, a new node.
+type change struct {
 	pod  *framework.PodInfo
 	node string
 }
@@ -78,7 +79,7 @@ func (t *trial) AddNode(_ context.Context, node *corev1.Node, daemons []*corev1.
 	t.added[node.Name] = len(t.infos)
 	t.infos = append(t.infos, info)
 	t.owned = append(t.owned, true)
-	t.forget(func(c *class) bool { return c.spread })
+	t.changes = append(t.changes, change{node: node.Name})
 	for _, pod := range daemons {
 		f, err := t.factsOf(pod)
 		if err != nil {
@@ -106,10 +107,10 @@ func (t *trial) RemoveNode(name string) {
 	t.infos, t.owned = t.infos[:last], t.owned[:last]
 	delete(t.added, name)
 	emptied := false
-	for j := range t.placed {
-		if t.placed[j].node == name {
-			t.placed[j].node = ""
-			emptied = true
+	for j := range t.changes {
+		if t.changes[j].node == name {
+			t.changes[j].node = ""
+			emptied = emptied || t.changes[j].pod != nil
 		}
 	}
 	t.forget(func(c *class) bool { return c.spread || emptied && c.affinity })
@@ -193,7 +194,7 @@ func (t *trial) assume(f *facts, node string) {
 	}
 	t.infos[i].AddPodInfo(f.info)
 	t.countClaims(f.info.Pod)
-	t.placed = append(t.placed, placement{pod: f.info, node: node})
+	t.changes = append(t.changes, change{pod: f.info, node: node})
 }
 
 // countClaims notes the persistent volume claims of a pod that was assumed.
