@@ -3,6 +3,7 @@ package disruption
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -99,7 +100,8 @@ type Controller struct {
 	chosen   map[string]time.Time // nodes by since when they could go, for ValidationDelay
 
 	mu       sync.Mutex
-	commands map[string]types.UID // hidden nodes by name, with the claim that is being removed
+	commands map[string]types.UID    // hidden nodes by name, with the claim that is being removed
+	resting  map[types.UID]time.Time // claims whose removal did not work out, until when they are left alone
 }
 
 // New makes a Controller. It must be called before the informers start, and, when both use one
@@ -110,7 +112,7 @@ func New(deps Deps, options Options) (*Controller, error) {
 	return &Controller{
 		Deps: deps, options: options.withDefaults(), metrics: m, pools: pools.Lister(), pdbs: pdbs.Lister(),
 		synced: []cache.InformerSynced{pools.Informer().HasSynced, pdbs.Informer().HasSynced, deps.State.Synced},
-		chosen: map[string]time.Time{}, commands: map[string]types.UID{},
+		chosen: map[string]time.Time{}, commands: map[string]types.UID{}, resting: map[types.UID]time.Time{},
 	}, err
 }
 
@@ -193,6 +195,8 @@ func (v *view) find(name string, claim types.UID) *cluster.Node {
 func (c *Controller) settle(snapshot *cluster.Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := c.Clock.Now()
+	maps.DeleteFunc(c.resting, func(_ types.UID, until time.Time) bool { return !now.Before(until) })
 	if len(c.commands) == 0 {
 		return
 	}
@@ -210,17 +214,31 @@ func (c *Controller) settle(snapshot *cluster.Snapshot) {
 	}
 }
 
-// begin notes a command for the node; end forgets it; isOurs reports whether there is one.
+// restFor is how long a node is left alone after its removal did not work out, so that a cause which
+// lasts does not make its taint flap.
+const restFor = 10 * time.Second
+
+// begin notes a command for the node; end forgets it, because it did not work out; isOurs reports
+// whether there is one.
 func (c *Controller) begin(node *cluster.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.commands[node.Name] = node.Claim.UID
 }
 
-func (c *Controller) end(node string) {
+func (c *Controller) end(node *cluster.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.commands, node)
+	delete(c.commands, node.Name)
+	c.resting[node.Claim.UID] = c.Clock.Now().Add(restFor)
+}
+
+// mayTry reports whether the node is neither in a command nor resting from one.
+func (c *Controller) mayTry(node *cluster.Node, now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, ours := c.commands[node.Name]
+	return !ours && !now.Before(c.resting[node.Claim.UID])
 }
 
 func (c *Controller) isOurs(node *cluster.Node) bool {

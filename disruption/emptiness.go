@@ -59,7 +59,7 @@ func (c *Controller) choose(ctx context.Context, v *view) []*cluster.Node {
 	}
 	var empty []*cluster.Node
 	for _, node := range v.nodes {
-		if pool := v.pools[node.Pool]; isDueEmpty(node, pool, v) && !c.isOurs(node) && candidate.Blocked(node, pool, limits, v.now) == "" {
+		if pool := v.pools[node.Pool]; isDueEmpty(node, pool, v) && c.mayTry(node, v.now) && candidate.Blocked(node, pool, limits, v.now) == "" {
 			empty = append(empty, node)
 		}
 	}
@@ -266,7 +266,7 @@ func (c *Controller) lookAtPods(ctx context.Context, node *cluster.Node) error {
 // giveBack makes the node a target again. What cannot be written now is cleaned up by later rounds.
 func (c *Controller) giveBack(ctx context.Context, node *cluster.Node) {
 	err := errors.Join(c.untaintLive(ctx, node.Node), c.clearReasonLive(ctx, node.Claim))
-	c.end(node.Name)
+	c.end(node)
 	c.Hider.Unhide(node.Name)
 	if err != nil && ctx.Err() == nil {
 		klog.FromContext(ctx).Error(err, "Giving a node back failed in part, will clean up", "node", klog.KObj(node.Node))
