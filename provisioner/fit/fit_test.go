@@ -351,3 +351,18 @@ func TestPodsThatDifferAreJudgedApart(t *testing.T) {
 		})
 	}
 }
+
+// A class that its own constraint does not count cannot be used to make new domains known.
+func TestNewDomainsReachClassesThatDoNotCountThemselves(t *testing.T) {
+	t.Parallel()
+	f, s := build(t)
+	startInformers(t.Context(), s)
+	besideA := func(n string) *corev1.Pod {
+		return pod(n, "1", app("a"), spread(corev1.LabelTopologyZone), app("b")) // counts pods of app a
+	}
+	trial := open(t, f, snapshot(existing(node("n1", "z1", "10"), pod("a1", "1"), pod("a2", "1"))))
+	require.True(t, place(t, trial, besideA("b1"), "n1").Fits())
+	require.NoError(t, trial.AddNode(t.Context(), node("n2", "z2", "10"), nil))
+	require.Equal(t, "PodTopologySpread", place(t, trial, besideA("b2"), "n1").Plugin)
+	require.True(t, place(t, trial, besideA("b2"), "n2").Fits())
+}
