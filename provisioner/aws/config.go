@@ -11,9 +11,11 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/aws/smithy-go/logging"
 	smithymiddleware "github.com/aws/smithy-go/middleware"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/provisioner/events"
@@ -90,6 +92,9 @@ func LoadConfigIn(ctx context.Context, region, version string) (aws.Config, erro
 	cfg, err := config.LoadDefaultConfig(ctx,
 		config.WithRegion(region),
 		config.WithRetryMode(aws.RetryModeStandard),
+		config.WithLogger(logging.LoggerFunc(func(kind logging.Classification, format string, args ...any) {
+			klog.FromContext(ctx).V(4).Info("AWS SDK", "kind", kind, "message", fmt.Sprintf(format, args...))
+		})),
 		config.WithHTTPClient(awshttp.NewBuildableClient().WithTimeout(httpTimeout)),
 		config.WithAPIOptions([]func(*smithymiddleware.Stack) error{middleware.AddUserAgentKeyValue("berth", version)}),
 	)

@@ -3,6 +3,7 @@ package aws_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -60,7 +61,8 @@ func newWorld(t *testing.T, change func(*ec2sim.Options)) *world {
 // process is one life of a provider.
 type process struct {
 	*aws.Provider
-	stop func()
+	informers externalversions.SharedInformerFactory
+	stop      func()
 }
 
 // start runs a provider until stop or the end of the test.
@@ -94,7 +96,7 @@ func (w *world) start() *process {
 		informers.Shutdown()
 	})
 	w.t.Cleanup(stop)
-	return &process{provider, stop}
+	return &process{provider, informers, stop}
 }
 
 func (w *world) eventually(what string, is func() bool) {
@@ -131,16 +133,38 @@ func (w *world) getClass(name string) *ec2v1.EC2NodeClass {
 	return nc
 }
 
-// waitReady waits until the class is ready and the provider has seen that it is.
+// waitReady waits until the class is ready at its generation and the provider has seen that it is.
 func (w *world) waitReady(p *process, name string) {
 	w.t.Helper()
+	lister := p.informers.EC2().V1().EC2NodeClasses().Lister()
 	w.eventually("class is ready", func() bool {
-		return meta.IsStatusConditionTrue(w.getClass(name).Status.Conditions, ec2v1.ConditionReady)
+		nc, err := lister.Get(name)
+		if err != nil || nc.Generation != w.getClass(name).Generation {
+			return false
+		}
+		c := meta.FindStatusCondition(nc.Status.Conditions, ec2v1.ConditionReady)
+		return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == nc.Generation
 	})
 	w.eventually("types are known", func() bool {
 		_, err := p.InstanceTypes(w.t.Context(), pool(name))
 		return err == nil && p.Ready() == nil
 	})
+}
+
+// waitEvent waits for an event that contains the text.
+func (w *world) waitEvent(text string) {
+	w.t.Helper()
+	deadline := time.After(10 * time.Second)
+	for {
+		select {
+		case e := <-w.sink.Events:
+			if strings.Contains(e, text) {
+				return
+			}
+		case <-deadline:
+			w.t.Fatalf("no event with %q", text)
+		}
+	}
 }
 
 func (w *world) condition(name, kind string) metav1.Condition {
