@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -253,6 +254,20 @@ func TestRunAgainstARealControlPlane(t *testing.T) {
 		}
 		require.Zero(t, r.running.Load())
 		require.NoError(t, client.CoordinationV1().Leases("kube-system").Delete(t.Context(), "berth", metav1.DeleteOptions{}))
+	})
+
+	t.Run("a Run leaves next to nothing behind", func(t *testing.T) {
+		before := 0
+		for i := range 4 {
+			r := run(t, config, app.Options{})
+			r.awaitReady(t)
+			r.stop(t)
+			if i == 0 {
+				before = runtime.NumGoroutine()
+			}
+		}
+		// Connections and upstream's own stragglers take a moment to end.
+		eventually(t, "goroutines end", func() bool { return runtime.NumGoroutine() < before+15 })
 	})
 
 	t.Run("faults are told at start", func(t *testing.T) {
