@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/berth-dev/berth/disruption/candidate"
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
@@ -32,7 +31,7 @@ func makePod(changes ...change) *corev1.Pod {
 
 func ownedBy(kind string) change {
 	return func(p *corev1.Pod) {
-		p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "o", Controller: ptr.To(true)}}
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "o", Controller: new(true)}}
 	}
 }
 
@@ -63,7 +62,7 @@ func TestIsEmpty(t *testing.T) {
 		"DISR-004 terminating pods of StatefulSets count":    {pod: makePod(ownedBy("StatefulSet"), terminating)},
 		"DISR-005 pods with the lowest deletion cost":        {pod: makePod(annotated(karpv1.AnnotationPodDeletionCost, "-2147483647")), want: true},
 		"a deletion cost that is no number does not count":   {pod: makePod(annotated(karpv1.AnnotationPodDeletionCost, "-9999999999999"))},
-		"pods with a strongly negative priority are nothing": {pod: makePod(func(p *corev1.Pod) { p.Spec.Priority = ptr.To[int32](-2000000000) }), want: true},
+		"pods with a strongly negative priority are nothing": {pod: makePod(func(p *corev1.Pod) { p.Spec.Priority = new(int32(-2000000000)) }), want: true},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +182,7 @@ func TestPodDisruptionBudgets(t *testing.T) {
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
 	}
 	tolerant := func(p *corev1.Pod) { p.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}} }
-	always := ptr.To(policyv1.AlwaysAllow)
+	always := new(policyv1.AlwaysAllow)
 	tests := map[string]struct {
 		pdbs []*policyv1.PodDisruptionBudget
 		pods []*corev1.Pod
@@ -236,7 +235,7 @@ func TestIsConsolidatable(t *testing.T) {
 		"no wait at all":                                    {change: func(p parts) { p.pool.Spec.Disruption.ConsolidateAfter = karpv1.DurationOf(0) }, want: true},
 		"DISR-007 Never":                                    {change: func(p parts) { p.pool.Spec.Disruption.ConsolidateAfter = karpv1.NeverElapses() }},
 		"before initialization":                             {change: func(p parts) { p.claim.Status.Conditions[0].Status = metav1.ConditionUnknown }},
-		"static pools":                                      {change: func(p parts) { p.pool.Spec.Replicas = ptr.To[int64](1) }},
+		"static pools":                                      {change: func(p parts) { p.pool.Spec.Replicas = new(int64(1)) }},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/ptr"
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/nodepool"
@@ -35,7 +34,7 @@ func TestValidate(t *testing.T) {
 		"CORE-029 a value with invalid characters":               {pool: demand("team", in, nil, "a b"), want: `value "a b" of key "team"`},
 		"CORE-030 no known capacity type":                        {pool: demand(karpv1.LabelCapacityType, in, nil, "foo"), want: `none of the values ["foo"]`},
 		"CORE-030 one known capacity type is enough":             {pool: demand(karpv1.LabelCapacityType, in, nil, "foo", "spot")},
-		"fewer known capacity types than minValues":              {pool: demand(karpv1.LabelCapacityType, in, ptr.To(2), "foo", "spot"), want: "minValues 2"},
+		"fewer known capacity types than minValues":              {pool: demand(karpv1.LabelCapacityType, in, new(2), "foo", "spot"), want: "minValues 2"},
 		"CORE-031 one taint twice over both lists":               {pool: taints([]corev1.Taint{a}, []corev1.Taint{a}), want: "startupTaints[0]: taint a:NoSchedule is in spec.template.spec.taints[0] already"},
 		"one key with two effects is fine":                       {pool: taints([]corev1.Taint{a, {Key: "a", Effect: corev1.TaintEffectNoExecute}}, nil)},
 		"a taint key that is no name":                            {pool: taints([]corev1.Taint{{Key: "a b"}}, nil), want: `key "a b"`},
@@ -50,7 +49,7 @@ func TestValidate(t *testing.T) {
 		"a requirement on a restricted key":                      {pool: demand("karpenter.k8s.aws/foo", in, nil, "a"), want: "requirements[0]"},
 		"a requirement on the pool's own label":                  {pool: demand(karpv1.LabelNodePool, in, nil, "a"), want: "restricted"},
 		"In without values":                                      {pool: demand("team", in, nil), want: "needs a value"},
-		"In with minValues above the number of values":           {pool: demand("team", in, ptr.To(2), "a"), want: "minValues 2"},
+		"In with minValues above the number of values":           {pool: demand("team", in, new(2), "a"), want: "minValues 2"},
 		"Gt with a word":                                         {pool: demand("team", gt, nil, "a"), want: "exactly one value"},
 		"Gt with two values":                                     {pool: demand("team", gt, nil, "1", "2"), want: "exactly one value"},
 		"Gt with a negative value":                               {pool: demand("team", gt, nil, "-1"), want: "exactly one value"},
