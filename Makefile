@@ -3,6 +3,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 GO ?= go
 BIN := bin
+# Kubernetes components tell their version only when the linker fills it in.
+KUBE_VERSION := $(shell $(GO) list -m -f '{{.Version}}' k8s.io/kubernetes 2>/dev/null)
+LDFLAGS := -X k8s.io/component-base/version.gitVersion=$(KUBE_VERSION) -X k8s.io/client-go/pkg/version.gitVersion=$(KUBE_VERSION)
 # Packages that compile neither the API server nor the EC2 SDK: the quick loop and the race tests.
 QUICK := ./plugins/... ./provisioner/... ./disruption/...
 RACE := ./provisioner/requirement/... ./provisioner/resources/... ./provisioner/catalog/... ./provisioner/cluster/... \
@@ -17,19 +20,19 @@ help: ## Print this list.
 
 .PHONY: build
 build: ## Build berth-scheduler, berth-local and kubectl into bin/.
-	$(GO) build -o $(BIN)/ ./cmd/berth-scheduler ./cmd/berth-local ./cmd/kubectl
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth-scheduler ./cmd/berth-local ./cmd/kubectl
 
 .PHONY: kubectl
 kubectl: ## Build bin/kubectl from this module.
-	$(GO) build -o $(BIN)/kubectl ./cmd/kubectl
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/kubectl ./cmd/kubectl
 
 .PHONY: demo
 demo: ## Run the main job end to end on a local control plane and a simulated EC2.
-	$(GO) run ./cmd/berth-local demo
+	$(GO) run -ldflags '$(LDFLAGS)' ./cmd/berth-local demo
 
 .PHONY: local
 local: ## Start the all-in-one cluster; ends on Ctrl-C.
-	$(GO) run ./cmd/berth-local up
+	$(GO) run -ldflags '$(LDFLAGS)' ./cmd/berth-local up
 
 .PHONY: test
 test: ## Run the whole test suite, race tests included.
@@ -67,4 +70,4 @@ fuzz: ## Run every fuzz target for FUZZTIME.
 
 .PHONY: cases
 cases: ## Run every case file in CASES end to end.
-	$(GO) run ./cmd/berth-local cases $(CASES)
+	$(GO) run -ldflags '$(LDFLAGS)' ./cmd/berth-local cases $(CASES)

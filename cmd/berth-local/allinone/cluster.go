@@ -156,7 +156,7 @@ func (c *Cluster) startEC2(options Options) error {
 }
 
 func (c *Cluster) startKubelets(ctx context.Context, options Options) {
-	kubelets := kubelet.New(kubelet.Deps{Kube: c.Kube, Clock: clock.RealClock{}}, kubelet.Options{})
+	kubelets := kubelet.New(kubelet.Deps{Kube: c.Kube, Clock: clock.RealClock{}}, kubelet.Options{Version: c.control.Version()})
 	events := make(chan kubelet.Event)
 	c.running.Go(func() { kubelets.Run(ctx, events) })
 	c.running.Go(func() {

@@ -93,6 +93,7 @@ func (c *ControlPlane) startAPIServer(ctx context.Context, keys *pki, etcd strin
 		"--service-account-key-file=" + keys.path("sa.key"), "--service-account-signing-key-file=" + keys.path("sa.key"),
 		"--service-cluster-ip-range=" + serviceRange, "--endpoint-reconciler-type=none", "--allow-privileged=true",
 		"--max-requests-inflight=3000", "--max-mutating-requests-inflight=1500", "--profiling=false",
+		"--shutdown-watch-termination-grace-period=1s", // watches of other programs must not hold the end up
 	}
 	if len(features) > 0 {
 		args = append(args, "--feature-gates="+gates(features))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -133,7 +134,20 @@ func (c *ControlPlane) KubeconfigPath() string { return c.kubeconfig }
 func (c *ControlPlane) DataDir() string { return c.dir.path }
 
 // Version of the API server, for example "v1.37.2".
-func (c *ControlPlane) Version() string { return version.Get().GitVersion }
+func (c *ControlPlane) Version() string { return Version() }
+
+// Version of Kubernetes that this program was built with. The components' own version variables are
+// empty unless the linker fills them.
+func Version() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, module := range info.Deps {
+			if module.Path == "k8s.io/kubernetes" {
+				return module.Version
+			}
+		}
+	}
+	return version.Get().GitVersion
+}
 
 // Failed returns why a component has ended that should not have; nil while all is well.
 func (c *ControlPlane) Failed() error {

@@ -58,7 +58,9 @@ func Run(ctx context.Context, out io.Writer, options Options) (err error) {
 	if d.applier, err = allinone.NewApplier(cluster.Config); err != nil {
 		return err
 	}
-	if err := watchCluster(ctx, cluster, s.watch); err != nil {
+	watchCtx, stopWatching := context.WithCancel(ctx)
+	defer stopWatching() // before the cluster stops: the API server waits for its watches
+	if err := watchCluster(watchCtx, cluster, s.watch); err != nil {
 		return err
 	}
 	for _, run := range []step{poolStep, webStep, spreadStep, loneStep, burstStep, scaleDownStep} {

@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -46,6 +47,8 @@ type Options struct {
 	Workers int // parallel writers for pods, and as many for nodes; default 32
 	// StartDelay passes between the admission of a pod and its running; default 100 ms.
 	StartDelay time.Duration
+	// Version that the kubelets report; default "v0.0.0".
+	Version string
 }
 
 // Kubelets serves every machine.
@@ -80,6 +83,7 @@ func New(deps Deps, options Options) *Kubelets {
 	if options.StartDelay == 0 {
 		options.StartDelay = 100 * time.Millisecond
 	}
+	options.Version = cmp.Or(options.Version, "v0.0.0")
 	factory := informers.NewSharedInformerFactory(deps.Kube, 0)
 	k := &Kubelets{
 		Deps: deps, options: options, factory: factory, informer: factory.Core().V1().Pods().Informer(),

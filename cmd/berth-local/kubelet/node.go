@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-base/version"
 )
 
 const (
@@ -139,7 +138,7 @@ func (k *Kubelets) nodeStatus(m *machine, ready, devices bool) corev1.NodeStatus
 			{Type: corev1.NodeInternalIP, Address: m.InternalIP}, {Type: corev1.NodeHostName, Address: m.NodeName},
 		},
 		NodeInfo: corev1.NodeSystemInfo{
-			KubeletVersion: version.Get().GitVersion, ContainerRuntimeVersion: "containerd://2.1.4", OSImage: "simulated",
+			KubeletVersion: k.options.Version, ContainerRuntimeVersion: "containerd://2.1.4", OSImage: "simulated",
 			OperatingSystem: m.OS, Architecture: m.Arch, KernelVersion: "6.12", MachineID: m.ID, SystemUUID: m.ID, BootID: m.ID,
 		},
 	}
