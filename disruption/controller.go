@@ -121,6 +121,7 @@ func (c *Controller) Run(ctx context.Context) {
 	if !cache.WaitForNamedCacheSyncWithContext(ctx, c.synced...) {
 		return
 	}
+	defer c.unhideAll()
 	ticker := c.Clock.NewTicker(c.options.Interval)
 	defer ticker.Stop()
 	for {
@@ -212,6 +213,17 @@ func (c *Controller) settle(snapshot *cluster.Snapshot) {
 			c.Hider.Unhide(name)
 		}
 	}
+}
+
+// unhideAll gives every hidden node back to scheduling, which may outlive this controller. Those that
+// are on their way out have the taint.
+func (c *Controller) unhideAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.commands {
+		c.Hider.Unhide(name)
+	}
+	clear(c.commands)
 }
 
 // restFor is how long a node is left alone after its removal did not work out, so that a cause which

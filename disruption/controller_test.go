@@ -171,12 +171,7 @@ func TestDISR036BudgetLimitsNodesAtOnce(t *testing.T) {
 	}
 	objects = append(objects, makePool(func(p *karpv1.NodePool) { p.Spec.Disruption.Budgets = []karpv1.Budget{{Nodes: "10%"}} }))
 	w := newWorld(objects...)
-	// The claims stay for a while, as those with a finalizer do.
-	w.ours.PrependReactor("delete", "nodeclaims", func(action k8stesting.Action) (bool, runtime.Object, error) {
-		claim := w.stored(t, action.(k8stesting.DeleteAction).GetName()).DeepCopy()
-		claim.DeletionTimestamp, claim.Finalizers = &metav1.Time{Time: t0}, []string{karpv1.TerminationFinalizer}
-		return true, nil, w.ours.Tracker().Update(claimResource, claim, "")
-	})
+	w.keepDeleted(t)
 	w.start(t)
 	w.rounds(t, 5)
 	var deleting []string
@@ -312,6 +307,19 @@ func TestNodeIsShownAgainWhenItsClaimIsGone(t *testing.T) {
 	w.start(t)
 	w.eventually(t, func() bool { return w.claim("n1-claim") == nil }, "the empty node goes")
 	w.eventually(t, func() bool { return !w.hider.isHidden("n1") }, "its name is free for another node")
+}
+
+func TestNodesAreShownAgainWhenTheControllerEnds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(append(nodes("n1"), makePool())...)
+	w.keepDeleted(t)
+	stop := w.start(t)
+	w.eventually(t, func() bool { return w.claim("n1-claim").DeletionTimestamp != nil }, "the empty node goes")
+	w.rounds(t, 2)
+	require.True(t, w.hider.isHidden("n1"), "it stays hidden while it leaves")
+	stop()
+	require.False(t, w.hider.isHidden("n1"))
+	require.True(t, w.isTainted(t, "n1"))
 }
 
 func TestValidationDelay(t *testing.T) {

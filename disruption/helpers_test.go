@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	kubefake "k8s.io/client-go/kubernetes/fake"
+	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -125,7 +126,8 @@ func newWorld(objects ...runtime.Object) *world {
 	}
 }
 
-func (w *world) start(t *testing.T) {
+// start runs a controller; stop ends it before the test does.
+func (w *world) start(t *testing.T) (stop func()) {
 	t.Helper()
 	core, ours := informers.NewSharedInformerFactory(w.kube, 0), externalversions.NewSharedInformerFactory(w.ours, 0)
 	model, err := state.New(state.Deps{
@@ -144,13 +146,15 @@ func (w *world) start(t *testing.T) {
 	ours.StartWithContext(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { controller.Run(ctx) })
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		cancel()
 		wg.Wait()
 		core.Shutdown()
 		ours.Shutdown()
 	})
+	t.Cleanup(stop)
 	require.Eventually(t, func() bool { return w.clock.ended.Load() > 0 }, 10*time.Second, time.Millisecond)
+	return stop
 }
 
 // rounds lets at least n whole rounds pass; the first that ends may have begun before.
@@ -285,4 +289,14 @@ func makePod(name, node string, changes ...func(*corev1.Pod)) *corev1.Pod {
 		c(pod)
 	}
 	return pod
+}
+
+// keepDeleted makes deleted claims stay for a while, as those with a finalizer do.
+func (w *world) keepDeleted(t *testing.T) {
+	t.Helper()
+	w.ours.PrependReactor("delete", "nodeclaims", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		claim := w.stored(t, action.(k8stesting.DeleteAction).GetName()).DeepCopy()
+		claim.DeletionTimestamp, claim.Finalizers = &metav1.Time{Time: t0}, []string{karpv1.TerminationFinalizer}
+		return true, nil, w.ours.Tracker().Update(claimResource, claim, "")
+	})
 }
