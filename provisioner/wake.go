@@ -100,9 +100,6 @@ func (p *Provisioner) worldChanged() {
 
 // NodeNamed records that the claim's node has this name; the scheduler then shows it on the pods.
 func (p *Provisioner) NodeNamed(ctx context.Context, claim, node string) {
-	if before := p.Promises.ForClaim(claim); len(before) > 0 && before[0].Node == node {
-		return
-	}
 	p.Activate(ctx, podsOf(p.Promises.SetNode(claim, node)))
 }
 

@@ -3,6 +3,7 @@ package promise_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -26,4 +27,17 @@ func TestAnnotationRoundTrip(t *testing.T) {
 	require.Equal(t, pods[999].UID, uids[999])
 	_, err = promise.ParseAnnotation("{")
 	require.ErrorContains(t, err, "parse promises")
+}
+
+func TestLatePromisesInheritTheNodesName(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(0, 0)
+	table := promise.NewTable()
+	table.SetNode("claim", "n1")
+	late := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "late"}}
+	table.Promise(late, "claim", "", now.Add(time.Minute), now)
+	require.Len(t, table.ForNode("n1"), 1, "a promise made from an older picture keeps room on the node, too")
+	table.DropClaim("claim")
+	table.Promise(late, "claim", "", now.Add(time.Minute), now)
+	require.Empty(t, table.ForNode("n1"), "names go with their claim")
 }

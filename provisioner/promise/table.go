@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -59,6 +60,11 @@ type Table struct {
 	entries map[types.UID]Entry
 	nodes   map[string]group
 	claims  map[string]group
+	// names are the claims' nodes as far as they are known.
+	names map[string]string
+	// owners and namespaces count the promised pods of each controller and in each namespace.
+	owners     map[types.UID]int
+	namespaces map[string]int
 	// kept is the number of promised entries with a known node, readable without the lock.
 	kept atomic.Int64
 }
@@ -72,7 +78,10 @@ type group struct {
 
 // NewTable returns an empty table.
 func NewTable() *Table {
-	return &Table{entries: map[types.UID]Entry{}, nodes: map[string]group{}, claims: map[string]group{}}
+	return &Table{
+		entries: map[types.UID]Entry{}, nodes: map[string]group{}, claims: map[string]group{},
+		names: map[string]string{}, owners: map[types.UID]int{}, namespaces: map[string]int{},
+	}
 }
 
 // Lookup returns the pod's entry, false when the table has none.
@@ -100,6 +109,9 @@ func (t *Table) Ask(pod *corev1.Pod, now time.Time) bool {
 func (t *Table) Promise(pod *corev1.Pod, claim, node string, deadline, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if node == "" && claim != "" {
+		node = t.names[claim] // the caller's picture may be older than the name
+	}
 	t.put(Entry{Pod: pod, State: Promised, Claim: claim, Node: node, Deadline: deadline, Since: now})
 }
 
@@ -121,6 +133,7 @@ func (t *Table) Release(uid types.UID) (Entry, bool) {
 func (t *Table) SetNode(claim, node string) []Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.names[claim] = node
 	for uid := range t.claims[claim].uids {
 		e := t.entries[uid]
 		if e.Node != node {
@@ -136,6 +149,7 @@ func (t *Table) SetNode(claim, node string) []Entry {
 func (t *Table) DropClaim(claim string) []Entry {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	delete(t.names, claim)
 	dropped := t.list(t.claims, claim)
 	for _, e := range dropped {
 		t.drop(e.Pod.UID)
@@ -148,6 +162,35 @@ func (t *Table) ForNode(node string) []Entry { return t.listed(t.nodes, node) }
 
 // ForClaim returns the promises on the claim. The slice is shared and must not be changed.
 func (t *Table) ForClaim(claim string) []Entry { return t.listed(t.claims, claim) }
+
+// Swap exchanges the places of two promised pods: claim, node and deadline. It is false, and nothing
+// changes, when either is not promised any more.
+func (t *Table) Swap(a, b types.UID) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	one, other := t.entries[a], t.entries[b]
+	if a == b || one.State != Promised || other.State != Promised {
+		return false
+	}
+	one.Pod, other.Pod = other.Pod, one.Pod
+	t.put(one)
+	t.put(other)
+	return true
+}
+
+// PromisedOf returns how many pods of the controller are promised a place.
+func (t *Table) PromisedOf(controller types.UID) int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.owners[controller]
+}
+
+// PromisedIn returns how many pods of the namespace are promised a place.
+func (t *Table) PromisedIn(namespace string) int {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.namespaces[namespace]
+}
 
 // Promises returns every promised entry.
 func (t *Table) Promises() []Entry { return t.inState(Promised) }
@@ -185,6 +228,7 @@ func (t *Table) put(e Entry) {
 	if e.State != Promised {
 		return
 	}
+	t.count(e.Pod, 1)
 	if e.Node != "" {
 		join(t.nodes, e.Node, e.Pod.UID)
 		t.kept.Add(1)
@@ -202,6 +246,7 @@ func (t *Table) drop(uid types.UID) (Entry, bool) {
 	}
 	delete(t.entries, uid)
 	if e.State == Promised {
+		t.count(e.Pod, -1)
 		if e.Node != "" {
 			leave(t.nodes, e.Node, uid)
 			t.kept.Add(-1)
@@ -211,6 +256,21 @@ func (t *Table) drop(uid types.UID) (Entry, bool) {
 		}
 	}
 	return e, true
+}
+
+// count keeps the numbers of promised pods. The lock must be held for writing.
+func (t *Table) count(pod *corev1.Pod, by int) {
+	add(t.namespaces, pod.Namespace, by)
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		add(t.owners, owner.UID, by)
+	}
+}
+
+func add[K comparable](counts map[K]int, key K, by int) {
+	counts[key] += by
+	if counts[key] == 0 {
+		delete(counts, key)
+	}
 }
 
 func join(places map[string]group, place string, uid types.UID) {

@@ -125,6 +125,50 @@ func TestExpireTakesOnlyPromisesPastTheirDeadline(t *testing.T) {
 	require.Equal(t, []string{"asked"}, names(table.Asking()))
 }
 
+func owned(name, owner string) *corev1.Pod {
+	yes := true
+	p := pod(name)
+	p.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: owner, UID: types.UID(owner), Controller: &yes}}
+	return p
+}
+
+func TestSwapExchangesPlaces(t *testing.T) {
+	t.Parallel()
+	table := promise.NewTable()
+	table.Promise(pod("a"), "c1", "n1", epoch.Add(time.Minute), epoch)
+	table.Promise(pod("b"), "c2", "n2", epoch.Add(time.Hour), epoch)
+	table.Ask(pod("c"), epoch)
+	require.True(t, table.Swap("uid-a", "uid-b"))
+	require.Equal(t, []string{"b"}, names(table.ForNode("n1")))
+	require.Equal(t, []string{"a"}, names(table.ForClaim("c2")))
+	e, _ := table.Lookup("uid-a")
+	require.Equal(t, epoch.Add(time.Hour), e.Deadline)
+	require.Equal(t, "a", e.Pod.Name)
+	require.False(t, table.Swap("uid-a", "uid-c"), "nobody swaps with a pod that has no place")
+	require.False(t, table.Swap("uid-a", "uid-a"))
+	require.Equal(t, []string{"a"}, names(table.ForNode("n2")))
+	require.Equal(t, 2, table.Kept())
+}
+
+func TestPromisedPodsAreCounted(t *testing.T) {
+	t.Parallel()
+	table := promise.NewTable()
+	table.Promise(owned("a", "rs"), "c", "", time.Time{}, epoch)
+	table.Promise(owned("b", "rs"), "c", "", time.Time{}, epoch)
+	table.Promise(pod("z"), "c", "", time.Time{}, epoch)
+	table.Ask(owned("x", "rs"), epoch)
+	require.Equal(t, 2, table.PromisedOf("rs"))
+	require.Equal(t, 3, table.PromisedIn("default"))
+	table.Refuse(owned("a", "rs"), "no", epoch)
+	table.Release("uid-z")
+	table.Promise(owned("b", "rs"), "d", "n", time.Time{}, epoch)
+	require.Equal(t, 1, table.PromisedOf("rs"))
+	require.Equal(t, 1, table.PromisedIn("default"))
+	table.DropClaim("d")
+	require.Zero(t, table.PromisedOf("rs"))
+	require.Zero(t, table.PromisedIn("default"))
+}
+
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	table := promise.NewTable()
