@@ -31,6 +31,9 @@ const (
 	// maxRounds bounds how often one call of Create asks EC2: the first request, one with new templates,
 	// and one after an earlier process sent something else.
 	maxRounds = 4
+	// maxLooks and lookPause are how often and how fast EC2 is asked for instances that must be there.
+	maxLooks  = 6
+	lookPause = time.Second
 	// keepRecords is how long a group's outcome is remembered after its last use.
 	keepRecords = time.Hour
 )
@@ -71,7 +74,7 @@ type Deps struct {
 	Owner func(instanceID string) string
 	// SpotRoleDenied is told when the account has no role for spot and the launch may not make it.
 	SpotRoleDenied func(ctx context.Context, claim *karpv1.NodeClaim)
-	Clock          clock.PassiveClock
+	Clock          clock.Clock
 	Metrics        *Metrics
 }
 
@@ -210,7 +213,7 @@ func (l *Launcher) callFailed(ctx context.Context, req Request, rec *record, p *
 	case code == apierror.IdempotentParameterMismatch:
 		klog.FromContext(ctx).Info("An earlier process sent this group with other parameters, looking for its instances", "group", req.Group.ID, "attempt", req.Group.Attempt)
 		rec.round++
-		return true, l.adopt(ctx, req, rec)
+		return true, l.adoptPatiently(ctx, req, rec)
 	case code == apierror.LaunchTemplateNotFound && !*renewed:
 		l.deps.Templates.Forget(p.templates)
 		*renewed = true
@@ -263,6 +266,26 @@ func (r *record) outcomes(claims []*karpv1.NodeClaim, refused map[string]error) 
 		}
 	}
 	return out
+}
+
+// adoptPatiently adopts when it is certain that there was an earlier launch: EC2 may take some seconds
+// to show its instances, and what does not show would be launched again.
+func (l *Launcher) adoptPatiently(ctx context.Context, req Request, rec *record) error {
+	for look := 1; ; look++ {
+		if err := l.adopt(ctx, req, rec); err != nil {
+			return err
+		}
+		if look == maxLooks || len(rec.missing(req.Group.Claims)) == 0 {
+			return nil
+		}
+		timer := l.deps.Clock.NewTimer(lookPause)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-timer.C():
+		}
+	}
 }
 
 // adopt finds the instances that earlier calls launched for the group. A claim's own record of its

@@ -178,8 +178,8 @@ func (m *Manager) create(ctx context.Context, nc *ec2v1.EC2NodeClass, name, role
 }
 
 func (m *Manager) tags(tags map[string]string) []iamtypes.Tag {
-	all := maps.Clone(tags)
-	all[regionTag] = m.region
+	all := map[string]string{regionTag: m.region}
+	maps.Copy(all, tags)
 	out := make([]iamtypes.Tag, 0, len(all))
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		out = append(out, iamtypes.Tag{Key: aws.String(key), Value: aws.String(all[key])})
