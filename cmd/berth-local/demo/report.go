@@ -13,6 +13,7 @@ type report struct {
 	ready                 time.Duration
 	lone                  []time.Duration // pod created -> CreateFleet received
 	bind                  []time.Duration // node Ready -> first pod bound there
+	bindBurst             []time.Duration // the same while many pods are pending
 	burst                 time.Duration   // last pod created -> last CreateFleet received
 	burstPods, burstCalls int
 }
@@ -25,6 +26,8 @@ func (r *report) print(out io.Writer) {
 	fmt.Fprintf(w, "  node Ready -> first promised pod bound, p50\t%s\t(goal < 100 ms, n=%d, max %s)\n",
 		round(median(r.bind)), len(r.bind), round(longest(r.bind)))
 	if r.burstPods > 0 {
+		fmt.Fprintf(w, "  the same with %d pods pending, p50\t%s\t(n=%d, max %s)\n",
+			r.burstPods, round(median(r.bindBurst)), len(r.bindBurst), round(longest(r.bindBurst)))
 		fmt.Fprintf(w, "  last of %d pods created -> last of %d CreateFleet calls\t%s\t(goal < 3 s)\n",
 			r.burstPods, r.burstCalls, round(r.burst))
 	}

@@ -55,9 +55,11 @@ func loneStep(ctx context.Context, d *demo) error {
 // burstStep makes many pods pending at once.
 func burstStep(ctx context.Context, d *demo) error {
 	if d.burst < 0 {
+		d.report.bind = bindDelays(d.watch.view(), time.Time{})
 		return nil
 	}
 	d.title(fmt.Sprintf("%d pods at once", d.burst))
+	d.report.bind = bindDelays(d.watch.view(), time.Time{})
 	begun := d.now()
 	if err := d.applier.Apply(ctx, burstManifest(d.burst)); err != nil {
 		return err
@@ -78,6 +80,7 @@ func burstStep(ctx context.Context, d *demo) error {
 		d.report.burst = calls[len(calls)-1].Sub(lastPending)
 		d.say("%d CreateFleet calls; the last one %d ms after the last pod was created", len(calls), d.report.burst.Milliseconds())
 	}
+	d.report.bindBurst = bindDelays(v, begun)
 	return d.expect(ctx, "all are Running", 3*time.Minute,
 		countPods("default/burst-", d.burst, func(p podTimes) bool { return !p.running.IsZero() }))
 }
@@ -152,7 +155,6 @@ func scaleDownStep(ctx context.Context, d *demo) error {
 			return err
 		}
 	}
-	d.report.bind = bindDelays(d.watch.view())
 	return nil
 }
 
@@ -183,8 +185,9 @@ func (d *demo) nodesGone(v view) (bool, string) {
 	return gone == total, fmt.Sprintf("%d of %d", gone, total)
 }
 
-// bindDelays gives, for each node, how long after it became Ready its first pod was bound.
-func bindDelays(v view) []time.Duration {
+// bindDelays gives, for each node that became Ready since then, how long after that its first pod was
+// bound.
+func bindDelays(v view, since time.Time) []time.Duration {
 	first := map[string]time.Time{}
 	for _, p := range v.pods {
 		if f := first[p.node]; p.node != "" && !p.bound.IsZero() && (f.IsZero() || p.bound.Before(f)) {
@@ -193,7 +196,7 @@ func bindDelays(v view) []time.Duration {
 	}
 	var delays []time.Duration
 	for node, bound := range first {
-		if n, ok := v.nodes[node]; ok && !n.ready.IsZero() && bound.After(n.ready) {
+		if n, ok := v.nodes[node]; ok && n.ready.After(since) && bound.After(n.ready) {
 			delays = append(delays, bound.Sub(n.ready))
 		}
 	}
