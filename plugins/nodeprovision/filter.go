@@ -34,12 +34,22 @@ type cycle struct {
 	priority int32
 	// owner is the UID of the pod's controller, empty when it has none.
 	owner types.UID
+	// swaps is the same if the pod has to be spread, see holdings.standIn.
+	swaps types.UID
 	// recorded is set once one refusal of this cycle has been made ours, see standsBack.
 	recorded atomic.Bool
 }
 
 // Clone implements fwk.StateData.
 func (c *cycle) Clone() fwk.StateData { return c }
+
+func newCycle(pod *corev1.Pod) *cycle {
+	c := &cycle{requests: resources.PodRequests(pod), priority: priority(pod), swaps: spreadOwner(pod)}
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		c.owner = owner.UID
+	}
+	return c
+}
 
 // PreFilter gathers what Filter needs, or skips Filter when the pod has no promise, no room is kept and
 // no node is hidden.
@@ -49,12 +59,9 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	if !promised && p.deps.Promises.Kept() == 0 && p.deps.Hidden.none() && p.deps.Daemons == nil {
 		return nil, fwk.NewStatus(fwk.Skip)
 	}
-	c := &cycle{requests: resources.PodRequests(pod), priority: priority(pod)}
+	c := newCycle(pod)
 	if promised {
 		c.place = place
-	}
-	if owner := metav1.GetControllerOf(pod); owner != nil {
-		c.owner = owner.UID
 	}
 	state.Write(stateKey, c)
 	return nil, nil

@@ -1,6 +1,8 @@
 package nodeprovision
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -14,6 +16,8 @@ import (
 type holding struct {
 	priority int32
 	requests resources.Vector
+	// owner is the pod's controller if the pod has to be spread: such pods stand in for each other.
+	owner types.UID
 }
 
 // holdings is what is kept on one node. It stands for the very slice that the table handed out, which
@@ -38,7 +42,7 @@ func (p *Plugin) holdings(node string) *holdings {
 	}
 	h := &holdings{of: &entries[0], byPod: make(map[types.UID]holding, len(entries)), lowest: priority(entries[0].Pod)}
 	for _, e := range entries {
-		one := holding{priority: priority(e.Pod), requests: resources.PodRequests(e.Pod)}
+		one := holding{priority: priority(e.Pod), requests: resources.PodRequests(e.Pod), owner: spreadOwner(e.Pod)}
 		h.byPod[e.Pod.UID] = one
 		h.total = h.total.Add(one.requests)
 		h.lowest = min(h.lowest, one.priority)
@@ -47,12 +51,13 @@ func (p *Plugin) holdings(node string) *holdings {
 	return h
 }
 
-// against returns the room that is kept from a pod of the priority, without the promised pods that are
-// there already: bound, assumed, or added by the framework as nominated pods for this try.
-func (h *holdings) against(priority int32, all bool, info fwk.NodeInfo) resources.Vector {
-	counts := func(one holding) bool { return all || priority <= one.priority }
+// against returns the room that is kept from the pod, without the promised pods that are there already
+// (bound, assumed, or added by the framework as nominated pods for this try) and without one that the
+// pod may change places with.
+func (h *holdings) against(c *cycle, all bool, info fwk.NodeInfo) resources.Vector {
+	counts := func(one holding) bool { return all || c.priority <= one.priority }
 	kept := h.total
-	if !all && priority > h.lowest {
+	if !all && c.priority > h.lowest {
 		kept = resources.Vector{}
 		for _, one := range h.byPod {
 			if counts(one) {
@@ -60,12 +65,49 @@ func (h *holdings) against(priority int32, all bool, info fwk.NodeInfo) resource
 			}
 		}
 	}
+	if h.standIn(c, info) != "" {
+		kept = kept.Sub(c.requests)
+	}
 	for _, pod := range info.GetPods() {
 		if one, ok := h.byPod[pod.GetPod().UID]; ok && counts(one) {
 			kept = kept.Sub(one.requests)
 		}
 	}
 	return kept
+}
+
+// standIn returns a promised pod of the node that the pod may change places with, or "": one of the same
+// controller with the same requests and priority that is not there yet. Both must be spread, and the
+// order in which they arrive decides which node each of them is allowed on.
+func (h *holdings) standIn(c *cycle, info fwk.NodeInfo) types.UID {
+	if c.swaps == "" || c.place.State != promise.Promised {
+		return ""
+	}
+	var found types.UID
+	for uid, one := range h.byPod {
+		if one.owner == c.swaps && one.priority == c.priority && same(one.requests, c.requests) &&
+			(found == "" || uid < found) && !isThere(uid, info) {
+			found = uid
+		}
+	}
+	return found
+}
+
+func same(a, b resources.Vector) bool {
+	return a.MilliCPU == b.MilliCPU && a.Memory == b.Memory && a.EphemeralStorage == b.EphemeralStorage &&
+		a.Pods == b.Pods && slices.Equal(a.Extended, b.Extended)
+}
+
+func isThere(uid types.UID, info fwk.NodeInfo) bool {
+	return slices.ContainsFunc(info.GetPods(), func(pi fwk.PodInfo) bool { return pi.GetPod().UID == uid })
+}
+
+// spreadOwner returns the pod's controller if the pod has to be spread, else "".
+func spreadOwner(pod *corev1.Pod) types.UID {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil && mustSpread(pod) {
+		return owner.UID
+	}
+	return ""
 }
 
 // fitsBeside reports whether the pod leaves room for the promised pods of the node that are not there
@@ -76,7 +118,7 @@ func (p *Plugin) fitsBeside(c *cycle, node *corev1.Node, info fwk.NodeInfo) bool
 	var kept resources.Vector
 	if c.place.State != promise.Promised || c.place.Node != node.Name {
 		if h := p.holdings(node.Name); h != nil {
-			kept = h.against(c.priority, p.holdAll, info)
+			kept = h.against(c, p.holdAll, info)
 		}
 	}
 	if p.deps.Daemons != nil {

@@ -95,12 +95,32 @@ var (
 func (p *Plugin) Name() string { return Name }
 
 // Reserve refuses a node that was hidden after the pod passed Filter, and counts the pod as one that a
-// later Hide has to respect.
+// later Hide has to respect. A pod that got in by standing in for another takes over its promise.
 func (p *Plugin) Reserve(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, node string) *fwk.Status {
 	if p.deps.Hidden != nil && !p.deps.Hidden.reserve(node, pod.UID) {
 		return fwk.NewStatus(fwk.Unschedulable, reasonHidden)
 	}
+	p.changePlaces(pod, node)
 	return nil
+}
+
+// changePlaces gives the pod the place on the node that was promised to one of its kind, and that one
+// the pod's own. It holds even if the pod is not bound in the end: both places are good for both pods.
+func (p *Plugin) changePlaces(pod *corev1.Pod, node string) {
+	e, ok := p.deps.Promises.Lookup(pod.UID)
+	if !ok || e.State != promise.Promised || e.Node == node || spreadOwner(pod) == "" {
+		return
+	}
+	h := p.holdings(node)
+	info, err := p.handle.SnapshotSharedLister().NodeInfos().Get(node)
+	if h == nil || err != nil {
+		return
+	}
+	c := newCycle(pod)
+	c.place = e
+	if other := h.standIn(c, info); other != "" {
+		p.deps.Promises.Swap(pod.UID, other)
+	}
 }
 
 // Unreserve takes the pod back from the node.

@@ -87,6 +87,41 @@ func TestPostFilterAnswers(t *testing.T) {
 			status: statuses("n", fwk.Pending, Name),
 			want:   fwk.Success, wantNode: "n",
 		},
+		"a pod that must spread is not nominated": {
+			pod: makePod("p", "1", spreadOverZones),
+			before: func(f *fixture) {
+				f.table.Promise(makePod("p", "1", spreadOverZones), "claim", "n", time.Time{}, epoch)
+			},
+			want: fwk.Success, wantNoop: true,
+		},
+		"unevenness passes while others of its kind are on their way": {
+			pod: makePod("p", "1", spreadOverZones),
+			before: func(f *fixture) {
+				f.table.Promise(makePod("p", "1", spreadOverZones), "claim", "n", time.Time{}, epoch)
+				f.table.Promise(makePod("q", "1", spreadOverZones), "claim", "m", time.Time{}, epoch)
+			},
+			nodes:  []*corev1.Node{makeNode("n", "4", initialized)},
+			status: statuses("n", fwk.Unschedulable, "PodTopologySpread"),
+			want:   fwk.Success, wantNoop: true,
+		},
+		"but not when none are": {
+			pod: makePod("p", "1", spreadOverZones),
+			before: func(f *fixture) {
+				f.table.Promise(makePod("p", "1", spreadOverZones), "claim", "n", time.Time{}, epoch)
+			},
+			nodes:  []*corev1.Node{makeNode("n", "4", initialized)},
+			status: statuses("n", fwk.Unschedulable, "PodTopologySpread"),
+			want:   fwk.UnschedulableAndUnresolvable, wantNode: "", wantAsked: true, wantMsg: messageBroken,
+		},
+		"affinity may have to wait for the others, too": {
+			before: func(f *fixture) {
+				f.table.Promise(p, "claim", "n", time.Time{}, epoch)
+				f.table.Promise(makePod("q", "1"), "claim", "m", time.Time{}, epoch)
+			},
+			nodes:  []*corev1.Node{makeNode("n", "4", initialized)},
+			status: statuses("n", fwk.Unschedulable, "InterPodAffinity"),
+			want:   fwk.Success, wantNode: "n",
+		},
 		"a usable node that refuses ends the promise": {
 			before: func(f *fixture) { f.table.Promise(p, "claim", "n", time.Time{}, epoch) },
 			nodes:  []*corev1.Node{makeNode("n", "4", initialized)},
@@ -263,6 +298,43 @@ func TestOneRefusalOfEachCycleIsOurs(t *testing.T) {
 	require.Equal(t, fwk.Success, try("free"), "a node with room is left to the other filters")
 	require.Equal(t, fwk.Pending, try("tainted"))
 	require.Equal(t, fwk.Success, try("full"), "so is every refusal but one")
+}
+
+func TestSpreadPodsOfOneKindChangePlaces(t *testing.T) {
+	t.Parallel()
+	web := func(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+		return makePod(name, "2", append([]func(*corev1.Pod){spreadOverZones}, change...)...)
+	}
+	tests := map[string]struct {
+		pod, nominee *corev1.Pod
+		there        []*corev1.Pod
+		want         bool
+	}{
+		"one stands in for the other":  {pod: web("p"), nominee: web("q"), want: true},
+		"not one of another kind":      {pod: web("p", ownedBy("ReplicaSet", "api")), nominee: web("q")},
+		"not one without a controller": {pod: web("p", func(p *corev1.Pod) { p.OwnerReferences = nil }), nominee: web("q", func(p *corev1.Pod) { p.OwnerReferences = nil })},
+		"not one of another size":      {pod: web("p"), nominee: makePod("q", "1500m", spreadOverZones)},
+		"not one of another priority":  {pod: web("p"), nominee: web("q", withPriority(5))},
+		"not one that is there":        {pod: web("p"), nominee: web("q"), there: []*corev1.Pod{web("q", onNode("b"))}},
+		"not one that need not spread": {pod: makePod("p", "2", ownedBy("ReplicaSet", "web")), nominee: makePod("q", "2", ownedBy("ReplicaSet", "web"))},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, ``, shippedOrder, tc.there, makeNode("a", "2"), makeNode("b", "3"))
+			f.table.Promise(tc.pod, "claim-a", "a", time.Time{}, epoch)
+			f.table.Promise(tc.nominee, "claim-b", "b", time.Time{}, epoch)
+			require.Equal(t, tc.want, f.filter(t, tc.pod, "b").IsSuccess())
+			require.True(t, f.Reserve(t.Context(), nil, tc.pod, "b").IsSuccess())
+			mine, _ := f.table.Lookup(tc.pod.UID)
+			other, _ := f.table.Lookup(tc.nominee.UID)
+			if tc.want {
+				require.Equal(t, []string{"claim-b", "b", "claim-a", "a"}, []string{mine.Claim, mine.Node, other.Claim, other.Node})
+			} else {
+				require.Equal(t, []string{"a", "b"}, []string{mine.Node, other.Node})
+			}
+		})
+	}
 }
 
 func TestFilterForgetsReleasedPromises(t *testing.T) {

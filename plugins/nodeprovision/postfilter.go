@@ -3,10 +3,13 @@ package nodeprovision
 import (
 	"context"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/berth-dev/berth/plugins/config"
 	"github.com/berth-dev/berth/provisioner/promise"
@@ -92,7 +95,21 @@ func (p *Plugin) broken(e promise.Entry, statuses fwk.NodeToStatusReader) bool {
 	if node == nil || initializing(e, node) {
 		return false
 	}
-	return statuses.Get(e.Node).IsRejected()
+	status := statuses.Get(e.Node)
+	return status.IsRejected() && !p.passes(e.Pod, status.Plugin())
+}
+
+// passes reports whether the refusal depends on pods that are promised places too and are not there
+// yet: with them, the promised place fits.
+func (p *Plugin) passes(pod *corev1.Pod, plugin string) bool {
+	switch plugin {
+	case names.PodTopologySpread:
+		owner := metav1.GetControllerOfNoCopy(pod)
+		return owner != nil && p.deps.Promises.PromisedOf(owner.UID) > 1
+	case names.InterPodAffinity:
+		return p.deps.Promises.PromisedIn(pod.Namespace) > 1
+	}
+	return false
 }
 
 // inSnapshot returns the node as this cycle sees it, nil when it is not there.
@@ -109,11 +126,21 @@ func changed(before, now *corev1.Pod) bool {
 	return before.Generation != now.Generation || !maps.Equal(before.Labels, now.Labels)
 }
 
+// promised shows the node's name on the pod, unless the pod has to be spread. The framework tries a pod
+// with the others that are nominated to the same node, and with nobody who is nominated elsewhere: pods
+// that are spread evenly over several new nodes would all be refused for being uneven.
 func promised(e promise.Entry) *fwk.PostFilterResult {
-	if e.Node == "" {
+	if e.Node == "" || mustSpread(e.Pod) {
 		return nil
 	}
 	return nominate(e.Node)
+}
+
+// mustSpread reports whether the pod has a topology spread constraint that is not a mere wish.
+func mustSpread(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
+		return c.WhenUnsatisfiable == corev1.DoNotSchedule
+	})
 }
 
 func messagePromised(e promise.Entry) string {
@@ -143,7 +170,7 @@ func (p *Plugin) PodGroupPostFilter(_ context.Context, _ fwk.PodGroupCycleState,
 			waiting = true
 		case e.State == promise.Refused && refused == "":
 			refused = "pod " + pod.Name + ": " + e.Reason
-		case e.State == promise.Promised && e.Node != "":
+		case e.State == promise.Promised && promised(e) != nil:
 			result.NominatingInfos[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}] = nominate(e.Node).NominatingInfo
 		}
 	}

@@ -2,6 +2,7 @@ package nodeprovision
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -335,4 +336,72 @@ func TestHiddenNodeIsLeftAlone(t *testing.T) {
 	require.False(t, w.hidden.Hide("n"))
 	w.hidden.Forget(types.UID("uid-p"))
 	require.True(t, w.hidden.Hide("n"))
+}
+
+func inZone(zone string) func(*corev1.Node) {
+	return func(n *corev1.Node) { n.Labels[corev1.LabelTopologyZone] = zone }
+}
+
+func spreadOverZones(p *corev1.Pod) {
+	p.Labels = map[string]string{"app": "web"}
+	ownedBy("ReplicaSet", "web")(p)
+	p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule,
+		LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels},
+	}}
+}
+
+// Nominees of one node count against each other, those of other nodes are not seen: evenly planned pods
+// look uneven. And whatever the order in which they are tried, some are ahead of the others.
+func TestSpreadPodsBindToTheirNewNodesWithoutAskingAgain(t *testing.T) {
+	t.Parallel()
+	tests := map[string][]string{
+		"all nodes at once": {},
+		"one node is late":  {"n-c"},
+		"two nodes are":     {"n-b", "n-c"},
+	}
+	for name, late := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := start(t, systemNode())
+			var pods []*corev1.Pod
+			for i := range 9 {
+				pods = append(pods, w.create(makePod(fmt.Sprint("web-", i), "1", spreadOverZones)))
+			}
+			for i, p := range pods {
+				w.tried(p.Name, messageAsked)
+				zone := string(rune('a' + i/3)) // the worst order: one zone after the other
+				w.table.Promise(p, "claim-"+zone, "n-"+zone, time.Time{}, epoch)
+				w.activate(p)
+				w.tried(p.Name, "node claim claim-"+zone)
+				require.Empty(t, w.pod(p.Name).Status.NominatedNodeName, "a nomination would stand in its way")
+			}
+			for _, zone := range []string{"a", "b", "c"} {
+				change := []func(*corev1.Node){inZone(zone), initialized}
+				if slices.Contains(late, "n-"+zone) {
+					change = []func(*corev1.Node){inZone(zone), tainted(notReady)}
+				}
+				w.addNode(makeNode("n-"+zone, "3", change...))
+			}
+			for _, p := range pods {
+				w.activate(p)
+			}
+			if len(late) > 0 {
+				w.eventually("those that may go first have gone", func() bool { return w.SchedulingQueue.SchedulingCycle() > 21 })
+			}
+			for _, node := range late {
+				w.updateNode(makeNode(node, "3", inZone(node[2:]), initialized))
+			}
+			perNode := map[string]int{}
+			for _, p := range pods {
+				w.eventually(p.Name+" bound", func() bool { return w.pod(p.Name).Spec.NodeName != "" })
+				perNode[w.pod(p.Name).Spec.NodeName]++
+			}
+			require.Equal(t, map[string]int{"n-a": 3, "n-b": 3, "n-c": 3}, perNode)
+			require.Len(t, w.asker.names(), len(pods), "nobody asked twice")
+			for _, e := range w.table.Promises() {
+				require.Equal(t, e.Node, w.pod(e.Pod.Name).Spec.NodeName, "who changed places kept the promises straight")
+			}
+		})
+	}
 }
