@@ -274,7 +274,7 @@ func TestDoNotDisruptHoldsTheDrainUntilTheGracePeriodEnds(t *testing.T) {
 		p.Spec.TerminationGracePeriodSeconds = &zero
 	}
 	w := inService(t, lifecycle.Options{}, func(c *karpv1.NodeClaim) {
-		c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: 2 * time.Second}
+		c.Spec.TerminationGracePeriod = &metav1.Duration{Duration: 6 * time.Second}
 	}, newPod("web", "n1", protected))
 	require.NoError(t, w.ours.KarpenterV1().NodeClaims().Delete(t.Context(), "c", metav1.DeleteOptions{}))
 	w.awaitCondition("c", karpv1.ConditionDrained, metav1.ConditionUnknown, karpv1.ReasonDraining)
