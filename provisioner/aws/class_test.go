@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 
 	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
@@ -44,11 +43,11 @@ func TestClassFaults(t *testing.T) {
 		kind, reason, message string
 	}{
 		"AP-22 a mapping without ebs is told": {class: func(nc *ec2v1.EC2NodeClass) {
-			nc.Spec.BlockDeviceMappings = []ec2v1.BlockDeviceMapping{{DeviceName: ptr.To("/dev/xvda")}}
+			nc.Spec.BlockDeviceMappings = []ec2v1.BlockDeviceMapping{{DeviceName: new("/dev/xvda")}}
 		}, reason: "InvalidBlockDeviceMappings", message: "spec.blockDeviceMappings[0].ebs is missing"},
-		"AP-26 an unknown kubelet key":             {class: settings(`{"fooBar":1}`), reason: "InvalidKubeletConfiguration", message: "fooBar"},
+		"AP-26 an unknown kubelet key": {class: settings(`{"fooBar":1}`), reason: "InvalidKubeletConfiguration", message: "fooBar"},
 		"AP-28 AL2 drops registryPullQPS": {class: both(settings(`{"registryPullQPS":10}`), func(nc *ec2v1.EC2NodeClass) {
-			nc.Spec.AMIFamily, nc.Spec.AMISelectorTerms = ptr.To("AL2"), []ec2v1.AMISelectorTerm{{Name: "mine"}}
+			nc.Spec.AMIFamily, nc.Spec.AMISelectorTerms = new("AL2"), []ec2v1.AMISelectorTerm{{Name: "mine"}}
 		}), reason: "UnsupportedKubeletConfiguration", message: "not applied by the AL2 AMI family that would be silently dropped: registryPullQPS"},
 		"AP-29 Bottlerocket has no podsPerCore":    {class: both(alias("bottlerocket@latest"), settings(`{"podsPerCore":2}`)), reason: "UnsupportedKubeletConfiguration", message: "podsPerCore"},
 		"AP-30 soft eviction needs a grace period": {class: settings(`{"evictionSoft":{"memory.available":"5%"}}`), reason: "InvalidKubeletConfiguration", message: "has no matching evictionSoftGracePeriod"},
@@ -61,7 +60,7 @@ func TestClassFaults(t *testing.T) {
 		}, kind: ec2v1.ConditionSecurityGroupsReady, reason: "SecurityGroupsNotFound", message: "SecurityGroupSelector did not match any SecurityGroups"},
 		"no images": {class: func(nc *ec2v1.EC2NodeClass) {
 			nc.Spec.AMISelectorTerms = []ec2v1.AMISelectorTerm{{Name: "nope"}}
-			nc.Spec.AMIFamily = ptr.To("AL2023")
+			nc.Spec.AMIFamily = new("AL2023")
 		}, kind: ec2v1.ConditionAMIsReady, reason: "AMINotFound", message: "AMISelector did not match any AMIs"},
 		"a tag that only the provisioner may set": {class: func(nc *ec2v1.EC2NodeClass) { nc.Spec.Tags = map[string]string{"karpenter.sh/nodepool": "x"} }, reason: "TagValidationFailed", message: "karpenter.sh/nodepool"},
 		"WI-38 placement group that is not there": {class: func(nc *ec2v1.EC2NodeClass) {
@@ -70,9 +69,9 @@ func TestClassFaults(t *testing.T) {
 		"LA-14 CreateFleet is forbidden":          {world: func(w *world) { w.FailNext("CreateFleet", "UnauthorizedOperation", -1) }, reason: "CreateFleetAuthCheckFailed", message: "Controller isn't authorized to call ec2:CreateFleet: User is not authorized"},
 		"CreateLaunchTemplate is forbidden":       {world: func(w *world) { w.FailNext("CreateLaunchTemplate", "UnauthorizedOperation", -1) }, reason: "CreateLaunchTemplateAuthCheckFailed", message: "ec2:CreateLaunchTemplate"},
 		"RunInstances is forbidden everywhere":    {world: func(w *world) { w.FailNext("RunInstances", "UnauthorizedOperation", -1) }, reason: "RunInstancesAuthCheckFailed", message: "ec2:RunInstances"},
-		"LA-18 a profile that is not there":       {class: func(nc *ec2v1.EC2NodeClass) { nc.Spec.Role, nc.Spec.InstanceProfile = "", ptr.To("mine") }, reason: "InstanceProfileNotFound", message: `Instance profile "mine" not found`},
-		"LA-19 20 KB of user data":                {class: func(nc *ec2v1.EC2NodeClass) { nc.Spec.UserData = ptr.To(strings.Repeat("#", 20_000)) }, reason: "UserDataSizeLimitExceeded", message: "16384"},
-		"user data that cannot be merged":         {class: both(alias("bottlerocket@latest"), func(nc *ec2v1.EC2NodeClass) { nc.Spec.UserData = ptr.To("[broken") }), reason: "UserDataInvalid", message: "TOML"},
+		"LA-18 a profile that is not there":       {class: func(nc *ec2v1.EC2NodeClass) { nc.Spec.Role, nc.Spec.InstanceProfile = "", new("mine") }, reason: "InstanceProfileNotFound", message: `Instance profile "mine" not found`},
+		"LA-19 20 KB of user data":                {class: func(nc *ec2v1.EC2NodeClass) { nc.Spec.UserData = new(strings.Repeat("#", 20_000)) }, reason: "UserDataSizeLimitExceeded", message: "16384"},
+		"user data that cannot be merged":         {class: both(alias("bottlerocket@latest"), func(nc *ec2v1.EC2NodeClass) { nc.Spec.UserData = new("[broken") }), reason: "UserDataInvalid", message: "TOML"},
 		"LA-55 EKS may not be asked for the CIDR": {world: func(w *world) { w.FailNext("DescribeCluster", "AccessDeniedException", -1) }, reason: "ClusterCIDRResolutionFailed", message: "Failed to detect the cluster CIDR"},
 	}
 	for name, tc := range tests {
@@ -207,7 +206,7 @@ func TestAP40And41ClassWaitsForItsClaims(t *testing.T) {
 		return err == nil && len(list) == 7
 	})
 	nc := w.getClass("default")
-	nc.DeletionTimestamp = ptr.To(metav1.Now())
+	nc.DeletionTimestamp = new(metav1.Now())
 	_, err = w.api.EC2V1().EC2NodeClasses().Update(t.Context(), nc, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	w.waitEvent("Waiting on NodeClaim termination for claim-0, claim-1, claim-2, claim-3, claim-4 and 2 other(s)")

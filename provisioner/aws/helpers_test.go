@@ -18,7 +18,6 @@ import (
 	apitypes "k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 
 	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
@@ -114,8 +113,8 @@ func (w *world) class(name string, change func(*ec2v1.EC2NodeClass)) *ec2v1.EC2N
 			AMISelectorTerms: []ec2v1.AMISelectorTerm{{Alias: "al2023@latest"}}, Role: role,
 			SubnetSelectorTerms:        []ec2v1.SubnetSelectorTerm{{Tags: discovery}},
 			SecurityGroupSelectorTerms: []ec2v1.SecurityGroupSelectorTerm{{Tags: discovery}},
-			MetadataOptions: &ec2v1.MetadataOptions{HTTPEndpoint: ptr.To("enabled"), HTTPProtocolIPv6: ptr.To("disabled"),
-				HTTPPutResponseHopLimit: ptr.To[int64](1), HTTPTokens: ptr.To("required")},
+			MetadataOptions: &ec2v1.MetadataOptions{HTTPEndpoint: new("enabled"), HTTPProtocolIPv6: new("disabled"),
+				HTTPPutResponseHopLimit: new(int64(1)), HTTPTokens: new("required")},
 		},
 	}
 	if change != nil {

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
@@ -110,7 +109,7 @@ func TestRestartNeverLaunchesTwice(t *testing.T) {
 		"20, without the reply":    {members: 20, before: func(w *world) { w.DropReplyNext("CreateFleet", 2) }, dies: true},
 		"20, and the class has changed since": {members: 20, between: func(w *world) {
 			nc := w.getClass("default")
-			nc.Spec.UserData, nc.Generation = ptr.To("echo changed"), 2
+			nc.Spec.UserData, nc.Generation = new("echo changed"), 2
 			_, err := w.api.EC2V1().EC2NodeClasses().Update(w.t.Context(), nc, metav1.UpdateOptions{})
 			require.NoError(w.t, err)
 		}},
@@ -187,7 +186,7 @@ func TestRestartLaunchesOnlyWhatIsMissing(t *testing.T) {
 		w.SetPoolDepth("m5.large", zone, onDemand, 10)
 	}
 	nc := w.getClass("default")
-	nc.Spec.UserData = ptr.To("echo changed")
+	nc.Spec.UserData = new("echo changed")
 	_, err = w.api.EC2V1().EC2NodeClasses().Update(t.Context(), nc, metav1.UpdateOptions{})
 	require.NoError(t, err)
 	second := w.start()
@@ -286,7 +285,7 @@ func TestLaunchRequest(t *testing.T) {
 				"LaunchTemplateData.BlockDeviceMapping.2.Ebs.VolumeSize": "20", "LaunchTemplateData.BlockDeviceMapping.2.Ebs.VolumeType": "gp3", "LaunchTemplateData.BlockDeviceMapping.2.Ebs.Encrypted": "true"}},
 		"volume sizes are whole GiB, rounded up": {reqs: []karpv1.NodeSelectorRequirementWithMinValues{capacity(onDemand), types("m5.large")},
 			class: func(nc *ec2v1.EC2NodeClass) {
-				nc.Spec.BlockDeviceMappings = []ec2v1.BlockDeviceMapping{{DeviceName: ptr.To("/dev/xvda"), EBS: &ec2v1.BlockDevice{VolumeSize: ptr.To(resource.MustParse("1T")), IOPS: ptr.To[int64](0)}}}
+				nc.Spec.BlockDeviceMappings = []ec2v1.BlockDeviceMapping{{DeviceName: new("/dev/xvda"), EBS: &ec2v1.BlockDevice{VolumeSize: new(resource.MustParse("1T")), IOPS: new(int64(0))}}}
 			},
 			template: map[string]string{"LaunchTemplateData.BlockDeviceMapping.1.Ebs.VolumeSize": "932", "LaunchTemplateData.BlockDeviceMapping.1.Ebs.Iops": ""}},
 		"dedicated tenancy": {reqs: []karpv1.NodeSelectorRequirementWithMinValues{capacity(onDemand), types("m5.large"), in(ec2v1.LabelInstanceTenancy, "dedicated")},
@@ -297,9 +296,9 @@ func TestLaunchRequest(t *testing.T) {
 			},
 			template: map[string]string{"LaunchTemplateData.EnclaveOptions.Enabled": "true"}},
 		"the class's context": {reqs: []karpv1.NodeSelectorRequirementWithMinValues{capacity(onDemand), types("m5.large")},
-			class: func(nc *ec2v1.EC2NodeClass) { nc.Spec.Context = ptr.To("ctx-1") }, fleet: map[string]string{"Context": "ctx-1"}},
+			class: func(nc *ec2v1.EC2NodeClass) { nc.Spec.Context = new("ctx-1") }, fleet: map[string]string{"Context": "ctx-1"}},
 		"no context for relaxed minValues": {reqs: []karpv1.NodeSelectorRequirementWithMinValues{capacity(onDemand), types("m5.large")},
-			class: func(nc *ec2v1.EC2NodeClass) { nc.Spec.Context = ptr.To("ctx-1") },
+			class: func(nc *ec2v1.EC2NodeClass) { nc.Spec.Context = new("ctx-1") },
 			claim: func(c *karpv1.NodeClaim) {
 				c.Annotations = map[string]string{karpv1.AnnotationMinValuesRelaxed: "true"}
 			},

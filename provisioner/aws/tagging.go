@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -161,11 +162,7 @@ func (p *Provider) noteTags(id string, tags map[string]string) {
 		return
 	}
 	changed := *old
-	changed.Tags = map[string]string{}
-	for _, from := range []map[string]string{old.Tags, tags} {
-		for key, value := range from {
-			changed.Tags[key] = value
-		}
-	}
+	changed.Tags = maps.Clone(old.Tags)
+	maps.Copy(changed.Tags, tags)
 	p.seen[id] = &changed
 }

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/utils/ptr"
 
 	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
 	"github.com/berth-dev/berth/provisioner/aws/class"
@@ -15,7 +14,7 @@ import (
 
 func sample() *ec2v1.EC2NodeClass {
 	disk := func(name, size string) ec2v1.BlockDeviceMapping {
-		return ec2v1.BlockDeviceMapping{DeviceName: &name, EBS: &ec2v1.BlockDevice{VolumeSize: ptr.To(resource.MustParse(size))}}
+		return ec2v1.BlockDeviceMapping{DeviceName: &name, EBS: &ec2v1.BlockDevice{VolumeSize: new(resource.MustParse(size))}}
 	}
 	return &ec2v1.EC2NodeClass{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: ec2v1.EC2NodeClassSpec{
 		AMISelectorTerms: []ec2v1.AMISelectorTerm{{Alias: "al2023@latest"}}, Role: "r", Tags: map[string]string{"a": "b"},
@@ -34,17 +33,17 @@ func TestHash(t *testing.T) {
 		"AP-42 other group selectors": {func(c *ec2v1.EC2NodeClass) {
 			c.Spec.SecurityGroupSelectorTerms = []ec2v1.SecurityGroupSelectorTerm{{ID: "sg-1"}}
 		}, false},
-		"AP-43 the family of the alias": {func(c *ec2v1.EC2NodeClass) { c.Spec.AMIFamily = ptr.To("AL2023") }, false},
-		"AP-05 another family":          {func(c *ec2v1.EC2NodeClass) { c.Spec.AMIFamily = ptr.To("Custom") }, true},
+		"AP-43 the family of the alias": {func(c *ec2v1.EC2NodeClass) { c.Spec.AMIFamily = new("AL2023") }, false},
+		"AP-05 another family":          {func(c *ec2v1.EC2NodeClass) { c.Spec.AMIFamily = new("Custom") }, true},
 		"AP-44 tags":                    {func(c *ec2v1.EC2NodeClass) { c.Spec.Tags["a"] = "c" }, true},
-		"AP-45 ipPrefixCount":           {func(c *ec2v1.EC2NodeClass) { c.Spec.IPPrefixCount = ptr.To[int32](4) }, false},
+		"AP-45 ipPrefixCount":           {func(c *ec2v1.EC2NodeClass) { c.Spec.IPPrefixCount = new(int32(4)) }, false},
 		"another image of the family":   {func(c *ec2v1.EC2NodeClass) { c.Spec.AMISelectorTerms[0].Alias = "al2023@v20250101" }, false},
-		"user data":                     {func(c *ec2v1.EC2NodeClass) { c.Spec.UserData = ptr.To("x") }, true},
+		"user data":                     {func(c *ec2v1.EC2NodeClass) { c.Spec.UserData = new("x") }, true},
 		"role":                          {func(c *ec2v1.EC2NodeClass) { c.Spec.Role = "other" }, true},
 		"a volume's size": {func(c *ec2v1.EC2NodeClass) {
-			c.Spec.BlockDeviceMappings[0].EBS.VolumeSize = ptr.To(resource.MustParse("21Gi"))
+			c.Spec.BlockDeviceMappings[0].EBS.VolumeSize = new(resource.MustParse("21Gi"))
 		}, true},
-		"an explicit default":            {func(c *ec2v1.EC2NodeClass) { c.Spec.DetailedMonitoring = ptr.To(false) }, false},
+		"an explicit default":            {func(c *ec2v1.EC2NodeClass) { c.Spec.DetailedMonitoring = new(false) }, false},
 		"kubelet: order of keys":         {func(c *ec2v1.EC2NodeClass) { c.Spec.Kubelet.Raw = []byte(`{ "cpuCFSQuota": false, "maxPods": 5 }`) }, false},
 		"kubelet: a false that is unset": {func(c *ec2v1.EC2NodeClass) { c.Spec.Kubelet.Raw = []byte(`{"maxPods":5}`) }, true},
 	}
@@ -73,9 +72,9 @@ func TestFamily(t *testing.T) {
 	for family, change := range map[string]func(*ec2v1.EC2NodeClass){
 		"AL2023":       func(*ec2v1.EC2NodeClass) {},
 		"Bottlerocket": func(c *ec2v1.EC2NodeClass) { c.Spec.AMISelectorTerms[0].Alias = "bottlerocket@1.20.4" },
-		"Custom":       func(c *ec2v1.EC2NodeClass) { c.Spec.AMIFamily = ptr.To("Custom") },
+		"Custom":       func(c *ec2v1.EC2NodeClass) { c.Spec.AMIFamily = new("Custom") },
 		"AL2": func(c *ec2v1.EC2NodeClass) {
-			c.Spec.AMIFamily, c.Spec.AMISelectorTerms = ptr.To("AL2"), []ec2v1.AMISelectorTerm{{ID: "ami-1"}}
+			c.Spec.AMIFamily, c.Spec.AMISelectorTerms = new("AL2"), []ec2v1.AMISelectorTerm{{ID: "ami-1"}}
 		},
 	} {
 		c := sample()

@@ -42,7 +42,6 @@ type prepared struct {
 	choice    Choice
 	subnets   network.Plan
 	plan      bool // subnets is to be settled
-	sent      bool // nobody knows yet what became of it
 }
 
 // prepare makes the request for the given members. The same members, class and catalogue give the same

@@ -14,7 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/utils/ptr"
 
 	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
@@ -162,7 +161,7 @@ func wholeGiB(size *resource.Quantity) int64 { return (size.Value() + 1<<30 - 1)
 func defaultDevices(family string) []ec2v1.BlockDeviceMapping {
 	disk := func(device, size string) ec2v1.BlockDeviceMapping {
 		return ec2v1.BlockDeviceMapping{DeviceName: aws.String(device), EBS: &ec2v1.BlockDevice{
-			VolumeSize: ptr.To(resource.MustParse(size)), VolumeType: aws.String("gp3"), Encrypted: aws.Bool(true)}}
+			VolumeSize: new(resource.MustParse(size)), VolumeType: aws.String("gp3"), Encrypted: aws.Bool(true)}}
 	}
 	switch {
 	case family == ec2v1.AMIFamilyCustom:

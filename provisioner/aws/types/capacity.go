@@ -254,6 +254,7 @@ func replaced(v resources.Vector, amounts map[string]string) resources.Vector {
 			v.Memory = q.Value()
 		case corev1.ResourceEphemeralStorage:
 			v.EphemeralStorage = q.Value()
+		default: // pid is no resource of pods
 		}
 	}
 	return v

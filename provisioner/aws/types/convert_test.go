@@ -22,8 +22,6 @@ import (
 	"github.com/berth-dev/berth/provisioner/catalog"
 )
 
-const mebi = 1 << 20
-
 var settings = types.Settings{Region: "us-east-1", VMMemoryOverheadPercent: 0.075}
 
 // describe answers for a type of the facts what DescribeInstanceTypes would.

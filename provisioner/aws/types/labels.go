@@ -62,6 +62,7 @@ func architecture(info *ec2types.InstanceTypeInfo) string {
 			return karpv1.ArchitectureAMD64
 		case ec2types.ArchitectureTypeArm64:
 			return karpv1.ArchitectureARM64
+		default: // Kubernetes has no name for it
 		}
 	}
 	return fmt.Sprint(info.ProcessorInfo.SupportedArchitectures)
@@ -112,6 +113,7 @@ func capacityTypes(info *ec2types.InstanceTypeInfo) []string {
 			kinds = append(kinds, karpv1.CapacityTypeOnDemand)
 		case ec2types.UsageClassTypeSpot:
 			kinds = append(kinds, karpv1.CapacityTypeSpot)
+		default: // capacity blocks are bought ahead
 		}
 	}
 	return kinds
