@@ -169,6 +169,26 @@ func TestRestartBeforeInstancesAreVisible(t *testing.T) {
 	require.Len(t, w.running(), 5)
 }
 
+// Another request under the same token is refused, and EC2 shows the instances of the first one late.
+func TestRestartWithAChangedClassBeforeInstancesAreVisible(t *testing.T) {
+	t.Parallel()
+	w, first := ready(t, func(o *ec2sim.Options) { o.VisibilityDelay = 2500 * time.Millisecond })
+	group := cloud.Group{ID: "g", Attempt: 1, Claims: w.claims("default", 5, capacity(onDemand), types("m5.large"))}
+	want, err := first.Create(t.Context(), group)
+	require.NoError(t, err)
+	first.stop()
+	nc := w.getClass("default")
+	nc.Spec.UserData = new("echo changed")
+	_, err = w.api.EC2V1().EC2NodeClasses().Update(t.Context(), nc, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	second := w.start()
+	w.waitReady(second, "default")
+	got, err := second.Create(t.Context(), replayed(group))
+	require.NoError(t, err)
+	require.ElementsMatch(t, providerIDs(t, want), providerIDs(t, got))
+	require.Len(t, w.running(), 5)
+}
+
 // The first process asked for 5, got 2, and died; the class changed. Only 3 more are launched.
 func TestRestartLaunchesOnlyWhatIsMissing(t *testing.T) {
 	t.Parallel()

@@ -29,6 +29,7 @@ import (
 	"github.com/berth-dev/berth/provisioner/aws/instance"
 	"github.com/berth-dev/berth/provisioner/aws/network"
 	"github.com/berth-dev/berth/provisioner/aws/nodeclass"
+	"github.com/berth-dev/berth/provisioner/aws/pace"
 	"github.com/berth-dev/berth/provisioner/aws/pricing"
 	"github.com/berth-dev/berth/provisioner/aws/profile"
 	"github.com/berth-dev/berth/provisioner/aws/template"
@@ -88,7 +89,8 @@ func New(cfg Config) (*Provider, error) {
 	if err := p.watchClaims(); err != nil {
 		return nil, fmt.Errorf("configure AWS: %w", err)
 	}
-	ec2Client := ec2.NewFromConfig(cfg.AWS)
+	pacer := pace.New()
+	ec2Client := ec2.NewFromConfig(cfg.AWS, func(o *ec2.Options) { o.APIOptions = append(o.APIOptions, pacer.Install) })
 	iamClient := iam.NewFromConfig(cfg.AWS)
 	priceConfig := cfg.AWS.Copy()
 	priceConfig.Region = pricing.APIRegion(cfg.Region)

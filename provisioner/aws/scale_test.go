@@ -76,3 +76,34 @@ func TestThousandClaimsStayWithinTheLimitsOfEC2(t *testing.T) {
 	require.Less(t, float64(throttled), 0.01*float64(len(calls)))
 	t.Logf("%d claims in %s: %d calls, %d CreateFleet, %d throttled", len(ids), time.Since(began), len(calls), len(w.fleets()), throttled)
 }
+
+// Claims that have nothing in common need a call each. They go at the pace that EC2 allows.
+func TestDistinctShapesGoAtThePaceOfEC2(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for EC2's request buckets")
+	}
+	t.Parallel()
+	w, p := ready(t, func(o *ec2sim.Options) { o.Throttle = true })
+	began := time.Now()
+	var wg sync.WaitGroup
+	const shapes = 80
+	for g := range shapes {
+		name := fmt.Sprintf("c-%d", g)
+		claim := &karpv1.NodeClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: apitypes.UID(name), CreationTimestamp: metav1.NewTime(time.Now().Add(time.Hour)), Labels: map[string]string{karpv1.LabelNodePool: "default"}},
+			Spec:       karpv1.NodeClaimSpec{NodeClassRef: ref("default"), Requirements: []karpv1.NodeSelectorRequirementWithMinValues{capacity(onDemand), types("m5.large")}},
+		}
+		wg.Go(func() {
+			got, err := p.Create(t.Context(), cloud.Group{ID: name, Attempt: 1, Claims: []*karpv1.NodeClaim{claim}})
+			if err != nil || got[0].Err != nil {
+				t.Error(err, got)
+			}
+		})
+	}
+	wg.Wait()
+	for _, c := range w.Calls() {
+		require.NotEqual(t, "RequestLimitExceeded", c.Code)
+	}
+	require.Len(t, w.running(), shapes)
+	t.Logf("%d distinct launches in %s", shapes, time.Since(began))
+}
