@@ -1,7 +1,6 @@
 package kubelet
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -108,7 +107,12 @@ func decode(data []byte) (*kubeletv1beta1.KubeletConfiguration, []string) {
 		return nil, []string{"spec.kubelet: " + err.Error()}
 	}
 	if isString(fields["maxPods"]) { // an expression; it is looked at later
-		data = bytes.Replace(data, fields["maxPods"], []byte("0"), 1)
+		fields["maxPods"] = json.RawMessage("0")
+		replaced, err := json.Marshal(fields)
+		if err != nil {
+			return nil, []string{"spec.kubelet: " + err.Error()}
+		}
+		data = replaced
 	}
 	k := &kubeletv1beta1.KubeletConfiguration{}
 	strict, err := sigsjson.UnmarshalStrict(data, k)

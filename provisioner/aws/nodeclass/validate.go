@@ -1,6 +1,7 @@
 package nodeclass
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -169,9 +170,12 @@ func (c *Controller) dependencies(nc *ec2v1.EC2NodeClass) metav1.ConditionStatus
 	return status
 }
 
+// verdictKey changes with everything that may change the verdict. The order of subnets follows their
+// free addresses and does not matter.
 func verdictKey(nc *ec2v1.EC2NodeClass) (uint64, error) {
 	status := nc.Status
-	encoded, err := json.Marshal([]any{nc.Spec, nc.Annotations, status.Subnets, status.SecurityGroups, status.AMIs, status.InstanceProfile})
+	subnets := slices.SortedFunc(slices.Values(status.Subnets), func(a, b ec2v1.Subnet) int { return cmp.Compare(a.ID, b.ID) })
+	encoded, err := json.Marshal([]any{nc.Spec, nc.Annotations, subnets, status.SecurityGroups, status.AMIs, status.InstanceProfile})
 	if err != nil {
 		return 0, fmt.Errorf("encode class %s: %w", nc.Name, err)
 	}
