@@ -15,6 +15,7 @@ import (
 	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/aws/ec2sim"
+	"github.com/berth-dev/berth/provisioner/aws/instance"
 	"github.com/berth-dev/berth/provisioner/cloud"
 )
 
@@ -223,16 +224,21 @@ func TestRestartLeavesInstancesOfOtherClaimsAlone(t *testing.T) {
 	claims := w.claims("default", 2, capacity(onDemand), types("m5.large"))
 	got, err := first.Create(t.Context(), cloud.Group{ID: "g", Attempt: 1, Claims: claims})
 	require.NoError(t, err)
-	// The second claim knows its instance; the first one was replaced by a claim with a changed request.
-	claims[1].Status.ProviderID = got[1].Instance.ProviderID
-	_, err = w.api.KarpenterV1().NodeClaims().UpdateStatus(t.Context(), claims[1], metav1.UpdateOptions{})
+	w.FailNext("CreateTags", "InternalError", -1) // only the claim's status tells whose the instance is
+	// One claim knows its instance, the one that would be taken first; the other does not.
+	knows := 0
+	if instance.IDOf(got[1].Instance.ProviderID) < instance.IDOf(got[0].Instance.ProviderID) {
+		knows = 1
+	}
+	claims[knows].Status.ProviderID = got[knows].Instance.ProviderID
+	_, err = w.api.KarpenterV1().NodeClaims().UpdateStatus(t.Context(), claims[knows], metav1.UpdateOptions{})
 	require.NoError(t, err)
 	first.stop()
 	second := w.start()
 	w.waitReady(second, "default")
-	alone, err := second.Create(t.Context(), replayed(cloud.Group{ID: "g", Attempt: 2, Claims: claims[:1]}))
+	alone, err := second.Create(t.Context(), replayed(cloud.Group{ID: "g", Attempt: 2, Claims: []*karpv1.NodeClaim{claims[1-knows]}}))
 	require.NoError(t, err)
-	require.Equal(t, got[0].Instance.ProviderID, alone[0].Instance.ProviderID, "adopted, not launched")
+	require.Equal(t, got[1-knows].Instance.ProviderID, alone[0].Instance.ProviderID, "adopted, not launched")
 	require.Len(t, w.running(), 2)
 }
 
