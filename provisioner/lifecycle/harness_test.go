@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -146,6 +147,9 @@ type world struct {
 	cloud *fakeCloud
 	sink  *record.FakeRecorder
 
+	writes  sync.Mutex // one write to claims at a time
+	version int
+
 	mu      sync.Mutex
 	named   map[string]string
 	failed  []string
@@ -167,6 +171,8 @@ func newWorld(t *testing.T, core []runtime.Object, ours ...runtime.Object) *worl
 }
 
 func (w *world) deleteClaim(action ktesting.Action) (bool, runtime.Object, error) {
+	w.writes.Lock()
+	defer w.writes.Unlock()
 	name := action.(ktesting.DeleteAction).GetName()
 	object, err := w.ours.Tracker().Get(action.GetResource(), "", name)
 	if err != nil {
@@ -179,17 +185,39 @@ func (w *world) deleteClaim(action ktesting.Action) (bool, runtime.Object, error
 	if claim.DeletionTimestamp == nil {
 		now := metav1.Now()
 		claim.DeletionTimestamp = &now
+		w.version++
+		claim.ResourceVersion = fmt.Sprint(w.version)
 		return true, nil, w.ours.Tracker().Update(action.GetResource(), claim, "")
 	}
 	return true, nil, nil
 }
 
+// updateClaim refuses writes from stale copies and keeps status and the rest apart, as an API server does.
 func (w *world) updateClaim(action ktesting.Action) (bool, runtime.Object, error) {
-	claim := action.(ktesting.UpdateAction).GetObject().(*karpv1.NodeClaim)
+	w.writes.Lock()
+	defer w.writes.Unlock()
+	claim := action.(ktesting.UpdateAction).GetObject().(*karpv1.NodeClaim).DeepCopy()
+	object, err := w.ours.Tracker().Get(action.GetResource(), "", claim.Name)
+	if err != nil {
+		return true, nil, err
+	}
+	current := object.(*karpv1.NodeClaim)
+	if claim.ResourceVersion != current.ResourceVersion {
+		return true, nil, apierrors.NewConflict(action.GetResource().GroupResource(), claim.Name, errors.New("stale"))
+	}
+	if action.GetSubresource() == "status" {
+		status := claim.Status
+		claim = current.DeepCopy()
+		claim.Status = status
+	} else {
+		claim.Status = current.Status
+	}
 	if claim.DeletionTimestamp != nil && len(claim.Finalizers) == 0 {
 		return true, claim, w.ours.Tracker().Delete(action.GetResource(), "", claim.Name)
 	}
-	return false, nil, nil
+	w.version++
+	claim.ResourceVersion = fmt.Sprint(w.version)
+	return true, claim, w.ours.Tracker().Update(action.GetResource(), claim, "")
 }
 
 func (w *world) deleteNode(action ktesting.Action) (bool, runtime.Object, error) {
