@@ -125,7 +125,9 @@ func (p *Provisioner) promiseExisting(ctx context.Context, placements []solver.P
 func (p *Provisioner) refuse(ctx context.Context, unfit []solver.Unfit, notReady []solver.PoolReason) {
 	woken := make([]*corev1.Pod, 0, len(unfit))
 	for _, u := range unfit {
-		p.Promises.Refuse(u.Pod, refusal(append(slices.Clone(u.Reasons), notReady...)), p.Clock.Now())
+		reason := refusal(append(slices.Clone(u.Reasons), notReady...))
+		p.Promises.Refuse(u.Pod, reason, p.Clock.Now())
+		p.Events.FailedScheduling(u.Pod, reason) // the scheduler's own event lacks it while there is no node at all
 		woken = append(woken, u.Pod)
 	}
 	p.Activate(ctx, woken)

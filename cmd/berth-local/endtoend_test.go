@@ -40,7 +40,10 @@ func TestPlatformEngineersFirstHour(t *testing.T) {
 	}
 	for _, node := range nodes {
 		require.NotContains(t, []string{"m5", "c5"}, node.Labels["karpenter.k8s.aws/instance-family"])
-		require.Equal(t, "true", node.Labels[karpv1.LabelInitialized])
+		s.eventually("the node counts as initialized", func() bool {
+			fresh, err := shared.Kube.CoreV1().Nodes().Get(t.Context(), node.Name, metav1.GetOptions{})
+			return err == nil && fresh.Labels[karpv1.LabelInitialized] == "true"
+		})
 		require.Equal(t, "default", node.Labels[karpv1.LabelNodePool])
 	}
 

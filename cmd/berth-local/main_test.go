@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) int {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithCancel(context.Background()) // the cluster ends with it
 	defer cancel()
 	var err error
 	shared, err = allinone.Start(ctx, allinone.Options{NoScheduler: true, BootDelay: time.Second, SystemNodes: 1})

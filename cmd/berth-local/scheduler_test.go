@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/cmd/berth-local/allinone"
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
@@ -59,9 +60,40 @@ func startScheduler(t *testing.T, env ...string) *scheduler {
 		s.stop(syscall.SIGTERM)
 		if t.Failed() {
 			s.showLog()
+			abandon()
 		}
 	})
 	return s
+}
+
+// abandon takes finalizers off and deletes what a failed test left, so that the next one starts clean.
+func abandon() {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	patch := []byte(`{"metadata":{"finalizers":null}}`)
+	pools, classes, claims := shared.Karpenter.KarpenterV1().NodePools(), shared.Karpenter.EC2V1().EC2NodeClasses(), shared.Karpenter.KarpenterV1().NodeClaims()
+	_ = pools.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	if list, err := claims.List(ctx, metav1.ListOptions{}); err == nil {
+		for _, c := range list.Items {
+			_ = claims.Delete(ctx, c.Name, metav1.DeleteOptions{})
+			_, _ = claims.Patch(ctx, c.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+	}
+	if list, err := classes.List(ctx, metav1.ListOptions{}); err == nil {
+		for _, c := range list.Items {
+			_ = classes.Delete(ctx, c.Name, metav1.DeleteOptions{})
+			_, _ = classes.Patch(ctx, c.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		}
+	}
+	if list, err := shared.Kube.CoreV1().Nodes().List(ctx, metav1.ListOptions{}); err == nil {
+		for _, n := range list.Items {
+			_, _ = shared.Kube.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+			_ = shared.Kube.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{})
+		}
+	}
+	for _, i := range shared.EC2.Instances() {
+		shared.EC2.Terminate(i.ID)
+	}
 }
 
 // stop sends the signal and waits for the end.
@@ -126,6 +158,10 @@ func (s *scene) clear() {
 		return err == nil && len(claims.Items) == 0 && shared.LivingInstances() == 0
 	})
 	require.NoError(s.t, shared.Karpenter.EC2V1().EC2NodeClasses().DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
+	s.eventually("no class is left", func() bool {
+		classes, err := shared.Karpenter.EC2V1().EC2NodeClasses().List(ctx, metav1.ListOptions{})
+		return err == nil && len(classes.Items) == 0
+	})
 }
 
 func (s *scene) eventually(what string, holds func() bool) {
