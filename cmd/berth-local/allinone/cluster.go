@@ -19,6 +19,7 @@ import (
 	"github.com/berth-dev/berth/cmd/berth-scheduler/app"
 	"github.com/berth-dev/berth/manifests/crds"
 	"github.com/berth-dev/berth/provisioner/aws/ec2sim"
+	"github.com/berth-dev/berth/provisioner/aws/facts"
 	"github.com/berth-dev/berth/provisioner/generated/clientset/versioned"
 )
 
@@ -43,6 +44,10 @@ type Options struct {
 	EKSVersion string
 	// Seed of everything random in the simulation.
 	Seed uint64
+	// Catalog has the instance types and prices of the simulated EC2; nil means what is known of the real one.
+	Catalog *facts.Catalog
+	// World is what the simulated account has from the start; nil means ec2sim.DefaultWorld.
+	World *ec2sim.World
 }
 
 // AddFlags registers the options as command line flags.
@@ -58,11 +63,13 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Uint64Var(&o.Seed, "seed", 1, "seed of the simulation")
 }
 
+// ClusterName and Region are the same for every cluster of this package.
 const (
-	clusterName = "berth-local"
-	region      = "us-east-1"
-	readyDelay  = 500 * time.Millisecond
+	ClusterName = "berth-local"
+	Region      = "us-east-1"
 )
+
+const readyDelay = 500 * time.Millisecond
 
 // Cluster is a running all-in-one cluster.
 type Cluster struct {
@@ -142,8 +149,8 @@ func (c *Cluster) startEC2(options Options) error {
 		version = "1.37"
 	}
 	server, err := ec2sim.New(ec2sim.Options{
-		Region: region, ClusterName: clusterName, ClusterEndpoint: c.Config.Host, EKSVersion: version,
-		Seed: options.Seed, BootDelay: options.BootDelay, Script: script,
+		Region: Region, ClusterName: ClusterName, ClusterEndpoint: c.Config.Host, EKSVersion: version,
+		Seed: options.Seed, BootDelay: options.BootDelay, Script: script, World: options.World, Catalog: options.Catalog,
 	})
 	if err != nil {
 		return fmt.Errorf("make the EC2 simulator: %w", err)
@@ -157,6 +164,10 @@ func (c *Cluster) startEC2(options Options) error {
 
 func (c *Cluster) startKubelets(ctx context.Context, options Options) {
 	kubelets := kubelet.New(kubelet.Deps{Kube: c.Kube, Clock: clock.RealClock{}}, kubelet.Options{Version: c.control.Version()})
+	catalog := facts.Default()
+	if options.Catalog != nil {
+		catalog = *options.Catalog
+	}
 	events := make(chan kubelet.Event)
 	c.running.Go(func() { kubelets.Run(ctx, events) })
 	c.running.Go(func() {
@@ -167,7 +178,7 @@ func (c *Cluster) startKubelets(ctx context.Context, options Options) {
 				return
 			}
 		}
-		for event := range machineEvents(ctx, c.EC2.Subscribe(ctx), region, clusterName, readyDelay) {
+		for event := range machineEvents(ctx, c.EC2.Subscribe(ctx), catalog) {
 			select {
 			case events <- event:
 			case <-ctx.Done():
@@ -181,8 +192,8 @@ func (c *Cluster) startScheduler(ctx, runCtx context.Context, options Options) e
 	ready := make(chan struct{})
 	c.running.Go(func() {
 		err := app.Run(runCtx, app.Options{
-			Config: c.Config, ConfigFile: options.SchedulerConfig, ClusterName: clusterName,
-			AWS:  app.AWSOptions{Region: region, EndpointURL: c.ec2URL, AccessKey: "local", SecretKey: "local"},
+			Config: c.Config, ConfigFile: options.SchedulerConfig, ClusterName: ClusterName,
+			AWS:  app.AWSOptions{Region: Region, EndpointURL: c.ec2URL, AccessKey: "local", SecretKey: "local"},
 			Args: options.SchedulerArgs, Ready: func() { close(ready) },
 		})
 		if err != nil && runCtx.Err() == nil {
@@ -211,10 +222,10 @@ func (c *Cluster) Environment() []string {
 	return []string{
 		"KUBECONFIG=" + c.control.KubeconfigPath(),
 		"AWS_ENDPOINT_URL=" + c.ec2URL,
-		"AWS_REGION=" + region,
+		"AWS_REGION=" + Region,
 		"AWS_ACCESS_KEY_ID=local",
 		"AWS_SECRET_ACCESS_KEY=local",
-		"CLUSTER_NAME=" + clusterName,
+		"CLUSTER_NAME=" + ClusterName,
 	}
 }
 
