@@ -39,6 +39,8 @@ var layers = map[string]int{
 	"provisioner/resources":   1,
 	"provisioner/events":      1,
 	"provisioner/metrics":     1,
+	"provisioner/condition":   1,
+	"provisioner/poolhash":    1,
 	"provisioner/aws/facts":   1,
 	"provisioner/api":         0,
 	"manifests":               0,
