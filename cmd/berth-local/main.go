@@ -32,7 +32,7 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(newUpCommand(), newDemoCommand())
+	cmd.AddCommand(newUpCommand(), newDemoCommand(), newCasesCommand())
 	return cmd
 }
 
