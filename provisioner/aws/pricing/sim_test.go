@@ -26,7 +26,7 @@ func newSim(t *testing.T, change func(*ec2sim.Options)) (*ec2sim.Server, *clockt
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	return server, clock, aws.Config{
-		Region: "us-east-1", BaseEndpoint: aws.String(url), RetryMaxAttempts: 1,
+		Region: "us-east-1", BaseEndpoint: aws.String(url), RetryMaxAttempts: 3, // long replies over loopback are cut short now and then
 		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 			return aws.Credentials{AccessKeyID: "AKIATEST", SecretAccessKey: "secret"}, nil
 		}),
