@@ -229,6 +229,34 @@ func (r Requirement) Intersects(o Requirement) bool {
 	return gte == nil || lte == nil || *gte <= *lte
 }
 
+// Meets reports whether a node that has r for the key satisfies the demand: some value is left, or both
+// sides are content without the label.
+func (r Requirement) Meets(demand Requirement) bool {
+	return r.Intersects(demand) || (r.AllowsAbsence() && demand.AllowsAbsence())
+}
+
+// appendSignature writes what tells the requirement apart from all others.
+func (r Requirement) appendSignature(b []byte) []byte {
+	b = append(b, r.key...)
+	if r.complement {
+		b = append(b, '!')
+	}
+	for _, bound := range []*int64{r.gte, r.lte} {
+		b = append(b, 0)
+		if bound != nil {
+			b = strconv.AppendInt(b, *bound, 10)
+		}
+	}
+	b = strconv.AppendInt(append(b, 0), int64(r.minValues), 10)
+	for _, v := range r.values {
+		b = append(append(b, 0), v...)
+	}
+	return append(b, 1)
+}
+
+// Signature returns a string that equal requirements share and different ones do not.
+func (r Requirement) Signature() string { return string(r.appendSignature(nil)) }
+
 // Any picks a value that matches, for labels that a node must have and that nobody decided. Concrete
 // sets give their first member; others give an integer made from the seed within the bounds. ok is
 // false when the label must be absent.

@@ -91,6 +91,15 @@ func (s Set) Keys() []string { return slices.Sorted(maps.Keys(s)) }
 // Clone returns a copy that may be changed.
 func (s Set) Clone() Set { return maps.Clone(s) }
 
+// Signature returns a string that equal sets share and different ones do not.
+func (s Set) Signature() string {
+	var b []byte
+	for _, key := range s.Keys() {
+		b = s[key].appendSignature(b)
+	}
+	return string(b)
+}
+
 // Labels returns the labels that the set decides: keys with exactly one value.
 func (s Set) Labels() map[string]string {
 	labels := make(map[string]string, len(s))
@@ -115,15 +124,11 @@ func (s Set) Compatible(incoming Set, allowUndefined func(key string) bool) erro
 			}
 			return fmt.Errorf("label %q does not have known values%s", key, s.hint(key))
 		}
-		if !compatible(have, demand) {
+		if !have.Meets(demand) {
 			return fmt.Errorf("label %q: have %s, want %s", key, have, demand)
 		}
 	}
 	return nil
-}
-
-func compatible(have, demand Requirement) bool {
-	return (have.AllowsAbsence() && demand.AllowsAbsence()) || have.Intersects(demand)
 }
 
 // hint offers a defined or well-known key that the unknown one may have meant.
@@ -147,7 +152,7 @@ func (s Set) Intersects(o Set) error {
 	}
 	var conflict string
 	for key, r := range small {
-		if other, ok := large[key]; ok && !compatible(r, other) && (conflict == "" || key < conflict) {
+		if other, ok := large[key]; ok && !r.Meets(other) && (conflict == "" || key < conflict) {
 			conflict = key
 		}
 	}

@@ -241,6 +241,25 @@ func (v Vector) Times(free Vector) int64 {
 	return n
 }
 
+// Share returns the greatest part of any resource of free that v takes, 0 when free has none of what v
+// asks for.
+func (v Vector) Share(free Vector) float64 {
+	most := 0.0
+	part := func(want, have int64) {
+		if have > 0 {
+			most = max(most, float64(want)/float64(have))
+		}
+	}
+	part(v.MilliCPU, free.MilliCPU)
+	part(v.Memory, free.Memory)
+	part(v.EphemeralStorage, free.EphemeralStorage)
+	part(v.Pods, free.Pods)
+	for _, a := range v.Extended {
+		part(a.Value, free.Get(a.Name))
+	}
+	return most
+}
+
 // NonNegative returns the vector with negative amounts raised to 0.
 func (v Vector) NonNegative() Vector { return v.Max(Vector{}) }
 

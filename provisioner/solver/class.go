@@ -21,14 +21,24 @@ type class struct {
 	pod      *corev1.Pod // the first one stands for all
 	requests resources.Vector
 	// terms are the alternatives of nodeSelector and required node affinity; at least one.
-	terms []requirement.Set
+	terms []term
 	// preferred are the preferred node affinity terms, heaviest first.
-	preferred []requirement.Set
-	ports     []hostPort
-	rules     []*rule  // required spread and pod affinity of the pods themselves
-	keys      []string // topology keys whose domain must be decided when a pod is placed
+	preferred []term
+	// soft are the topology keys of ScheduleAnyway spreads and preferred pod anti-affinity, with counts.
+	soft  []*group
+	ports []hostPort
+	rules []*rule // required spread and pod affinity of the pods themselves
+	// counted are the groups that count the pods of the class; repels are its own anti-affinity terms,
+	// repelledBy those that keep it away, selfRepelled says that they have one in common.
+	counted            []*group
+	repels, repelledBy []*repulsion
+	selfRepelled       bool
+	keys               []string // topology keys whose domain must be decided when a pod is placed
 	// unitPrice is the least share of a machine's price that one pod of the class takes anywhere.
 	unitPrice float64
+	order     int // in planning order
+	// mostPerNode is how many of its pods one host may have.
+	mostPerNode int
 }
 
 func (c *class) left() int { return len(c.pods) - c.next }
@@ -154,37 +164,49 @@ func placedVolumes(pod *corev1.Pod) []corev1.Volume {
 
 // nodeTerms returns the alternatives of nodeSelector and required node affinity. Terms of one pod are
 // ORed; a term with matchFields matches no node that does not exist, so it is left out.
-func nodeTerms(pod *corev1.Pod) []requirement.Set {
+func nodeTerms(pod *corev1.Pod) []term {
 	base := requirement.FromLabels(pod.Spec.NodeSelector)
 	affinity := pod.Spec.Affinity
 	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
-		return []requirement.Set{base}
+		return []term{newTerm(base)}
 	}
-	var terms []requirement.Set
-	for _, term := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
-		if len(term.MatchFields) > 0 || len(term.MatchExpressions) == 0 {
+	var terms []term
+	for _, t := range affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		if len(t.MatchFields) > 0 || len(t.MatchExpressions) == 0 {
 			continue // an empty term matches nothing
 		}
 		set := base.Clone()
 		if set == nil {
 			set = requirement.Set{}
 		}
-		set.Merge(requirement.FromNodeSelector(term.MatchExpressions))
-		terms = append(terms, set)
+		set.Merge(requirement.FromNodeSelector(t.MatchExpressions))
+		if !contradicts(base, t.MatchExpressions, set) {
+			terms = append(terms, newTerm(set))
+		}
 	}
 	return terms
 }
 
-func preferredTerms(pod *corev1.Pod) []requirement.Set {
+// contradicts reports whether the conjunction leaves nothing for a key that must be present. The algebra
+// alone cannot tell that from a key that must be absent.
+func contradicts(base requirement.Set, rs []corev1.NodeSelectorRequirement, merged requirement.Set) bool {
+	return slices.ContainsFunc(rs, func(r corev1.NodeSelectorRequirement) bool {
+		demand := requirement.New(r.Key, r.Operator, r.Values...)
+		_, selected := base[demand.Key()]
+		return merged[demand.Key()].IsEmpty() && (selected || !demand.AllowsAbsence())
+	})
+}
+
+func preferredTerms(pod *corev1.Pod) []term {
 	if pod.Spec.Affinity == nil || pod.Spec.Affinity.NodeAffinity == nil {
 		return nil
 	}
 	weighted := slices.Clone(pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution)
 	slices.SortStableFunc(weighted, func(a, b corev1.PreferredSchedulingTerm) int { return cmp.Compare(b.Weight, a.Weight) })
-	var terms []requirement.Set
+	var terms []term
 	for _, w := range weighted {
 		if len(w.Preference.MatchFields) == 0 {
-			terms = append(terms, requirement.FromNodeSelector(w.Preference.MatchExpressions))
+			terms = append(terms, newTerm(requirement.FromNodeSelector(w.Preference.MatchExpressions)))
 		}
 	}
 	return terms

@@ -1,24 +1,32 @@
 package solver
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
-	"strings"
+	"strconv"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/berth-dev/berth/provisioner/requirement"
 	"github.com/berth-dev/berth/provisioner/resources"
 )
 
 // option is a way to open a claim for the next pods of a class.
 type option struct {
-	pool  *pool
+	shape *shape
 	cand  *candidate
-	reqs  requirement.Set
 	count int // pods of the class that it takes
 	score score
+}
+
+// score weighs a candidate: its price for each unit of work that it would take.
+type score struct{ ratio, value float64 }
+
+func (s score) better(o score) bool {
+	const tie = 1e-9
+	if math.Abs(s.ratio-o.ratio) > tie {
+		return s.ratio < o.ratio
+	}
+	return s.value > o.value+tie
 }
 
 // onNewClaim opens a claim for the class in the first pool that works, and fills it. It returns why
@@ -34,7 +42,7 @@ func (s *solve) onNewClaim(c *class, w *walk, d domains) []PoolReason {
 			reasons = append(reasons, PoolReason{Pool: p.Name, Reason: reason})
 			continue
 		}
-		s.open(c, best)
+		s.open(c, w, d, best)
 		return nil
 	}
 	return reasons
@@ -42,6 +50,9 @@ func (s *solve) onNewClaim(c *class, w *walk, d domains) []PoolReason {
 
 // inOrder puts pools that the pod would rather avoid (PreferNoSchedule) behind the others.
 func (s *solve) inOrder(c *class) []*pool {
+	if !slices.ContainsFunc(s.pools, func(p *pool) bool { return p.avoided(c.pod) }) {
+		return s.pools
+	}
 	pools := slices.Clone(s.pools)
 	slices.SortStableFunc(pools, func(a, b *pool) int {
 		switch x, y := a.avoided(c.pod), b.avoided(c.pod); {
@@ -56,41 +67,93 @@ func (s *solve) inOrder(c *class) []*pool {
 	return pools
 }
 
-// bestOption weighs every type of the pool; when none works it says what stood in the way.
+// bestOption weighs the types of the pool; when none works it says what stood in the way.
 func (s *solve) bestOption(c *class, w *walk, p *pool, d domains) (*option, string) {
-	if t := untolerated(c.pod, p.Spec.Template.Spec.Taints); t != nil {
-		return nil, fmt.Sprintf("taint %s is not tolerated", t.ToString())
+	shapes := s.shapesOf(c, p)
+	if reason := s.poolFault(c, p, shapes); reason != "" {
+		return nil, reason
 	}
-	if err := s.poolAgrees(c, p); err != nil {
-		return nil, err.Error()
+	var variants []*shape
+	for _, sh := range shapes {
+		variants = append(variants, s.inDomains(sh, d)...)
 	}
-	if slices.Contains(p.limits, "nodes") && p.remaining.Get("nodes") < 1 {
-		return nil, "node limits have been exhausted for nodepool"
+	variants = slices.DeleteFunc(variants, func(v *shape) bool { return !s.lets(c, d, shapePlace{v, newHost}, true) && !s.undecided(c, v) })
+	memo := s.memoKey(c, p, variants)
+	if known := w.memo[memo]; known != nil && len(p.over(known.cand.it.Capacity)) == 0 {
+		return known, ""
 	}
-	var options []*option
-	diag := newDiagnosis(c, p)
-	rest := s.companions(c, p)
-	for _, cand := range p.candidates {
-		option, fault := s.weigh(c, w, p, cand, d, rest)
-		if option == nil {
-			diag.note(cand, fault)
-			continue
-		}
-		options = append(options, option)
-	}
+	options := s.weighAll(c, w, p, d, variants)
 	if len(options) == 0 {
-		return nil, diag.String()
+		return nil, s.diagnose(c, p, shapes, variants)
 	}
-	best := choose(c, options)
-	if short := s.shortOfFlexibility(c, p, best); short != "" {
-		return nil, short
+	best := s.choose(c, options)
+	if best.shape.demands {
+		if short := shortOfValues(best.shape.reqs, s.ableFor(c, best.shape)); short != "" {
+			return nil, short
+		}
 	}
+	w.memo[memo] = best
 	return best, ""
+}
+
+// undecided reports whether the shape leaves open a key that the candidate's cheapest offering decides.
+func (s *solve) undecided(c *class, sh *shape) bool {
+	return slices.ContainsFunc(c.keys, func(key string) bool { _, ok := sh.domain(key); return !ok && sh.pool.offered(key) })
+}
+
+// memoKey names the question that bestOption answers. Within one walk only the class's own count and the
+// limits change; the limits are looked at apart.
+func (s *solve) memoKey(c *class, p *pool, variants []*shape) string {
+	b := strconv.AppendInt(nil, int64(min(c.left(), c.mostPerNode)), 10)
+	b = append(append(b, '|'), p.Name...)
+	for _, v := range variants {
+		b = strconv.AppendInt(append(b, '|'), int64(v.number), 10)
+	}
+	return string(b)
+}
+
+// weighAll returns the candidates that can take the class, for the first variant that has any when the
+// order of variants binds, else for all.
+func (s *solve) weighAll(c *class, w *walk, p *pool, d domains, variants []*shape) []*option {
+	var options []*option
+	rest := s.companions(c, p)
+	for _, v := range variants {
+		count := s.cap(c, w)
+		for _, cand := range s.shortlist(c, v) {
+			if option := s.weigh(c, d, v, cand, count, rest); option != nil {
+				options = append(options, option)
+			}
+		}
+		if len(options) > 0 && s.ordered(c) {
+			break // the first domain is the one that the counts want
+		}
+	}
+	if len(options) > 0 && c.mustShareHost() { // those that take most: what does not fit beside the first pod fits nowhere
+		most := slices.MaxFunc(options, func(a, b *option) int { return cmp.Compare(a.count, b.count) })
+		options = slices.DeleteFunc(options, func(o *option) bool { return o.count < most.count })
+	}
+	return options
+}
+
+// weigh tries one type: how many pods it takes, and what else would go on the same machine.
+func (s *solve) weigh(c *class, d domains, sh *shape, cand *candidate, count int, rest []*class) *option {
+	if s.denied(c, cand, sh) {
+		return nil
+	}
+	if len(c.keys) > 0 {
+		if sh = sh.evened(cand, c.soft).pinned(cand, c.keys); !s.lets(c, d, shapePlace{sh, newHost}, true) {
+			return nil
+		}
+	}
+	count = max(min(count, int(c.requests.Times(cand.free))), 1)
+	value := float64(count)*c.unitPrice + s.fillValue(cand, sh, c, count, rest)
+	price := cand.best(sh.kinds).Price + s.problem.NodeCost
+	return &option{shape: sh, cand: cand, count: count, score: score{ratio: price / max(value, math.SmallestNonzeroFloat64), value: value}}
 }
 
 // choose takes the best score. A preference of the pods wins over price among machines that take at
 // least as many of them, so that it guides what is bought and never adds a node.
-func choose(c *class, options []*option) *option {
+func (s *solve) choose(c *class, options []*option) *option {
 	bestOf := func(options []*option) *option {
 		best := options[0]
 		for _, o := range options[1:] {
@@ -101,10 +164,14 @@ func choose(c *class, options []*option) *option {
 		return best
 	}
 	best := bestOf(options)
-	for _, term := range c.preferred {
-		liked := slices.DeleteFunc(slices.Clone(options), func(o *option) bool {
-			return o.count < best.count || narrow(o.cand, o.reqs, term) == nil
-		})
+	for _, t := range c.preferred {
+		var liked []*option
+		for _, o := range options {
+			if sh := o.shape.with(t); o.count >= best.count && sh != nil && sh.can(o.cand) {
+				price := o.cand.best(sh.kinds).Price + s.problem.NodeCost
+				liked = append(liked, &option{sh, o.cand, o.count, score{price / max(o.score.value, math.SmallestNonzeroFloat64), o.score.value}})
+			}
+		}
 		if len(liked) > 0 {
 			options = liked
 			best = bestOf(liked)
@@ -113,135 +180,49 @@ func choose(c *class, options []*option) *option {
 	return best
 }
 
-// poolAgrees reports labels that no type can make up for: custom keys that the pool does not define.
-func (s *solve) poolAgrees(c *class, p *pool) error {
-	var first error
-	for _, term := range c.terms {
-		err := p.base.Compatible(term, requirement.IsWellKnown)
-		if err == nil {
-			return nil
-		}
-		if first == nil {
-			first = err
-		}
-	}
-	if first == nil {
-		return fmt.Errorf("the pod's node affinity matches no node")
-	}
-	return first
-}
-
-// fault is the first thing that keeps a class off a candidate.
-type fault int
-
-const (
-	noFault fault = iota
-	wrongLabels
-	noRoom
-	noOffer
-	portTaken
-	overLimits
-	wrongDomain
-	refused
-)
-
-// weigh tries one type: the domains that the rules allow, the pods that fit, and what else would go on
-// the same machine.
-func (s *solve) weigh(c *class, w *walk, p *pool, cand *candidate, d domains, rest []*class) (*option, fault) {
-	switch {
-	case len(p.over(cand.it.Capacity)) > 0:
-		return nil, overLimits
-	case portsConflict(cand.ports, c.ports):
-		return nil, portTaken
-	case !slices.ContainsFunc(c.terms, func(term requirement.Set) bool {
-		return p.base.Intersects(term) == nil && cand.reqs.Compatible(term, nil) == nil
-	}):
-		return nil, wrongLabels
-	}
-	times := c.requests.Times(cand.free)
-	if times < 1 {
-		return nil, noRoom
-	}
-	variants := s.placements(c, cand, p.base, d)
-	if len(variants) == 0 {
-		if len(d.keys) > 0 && len(s.placements(c, cand, p.base, domains{})) > 0 {
-			return nil, wrongDomain
-		}
-		return nil, noOffer
-	}
-	var best *option
-	for _, reqs := range s.preferred(c, cand, variants) {
-		probe := &openClaim{id: newHost, pool: p, reqs: reqs, chosen: cand}
-		if s.denied(c, probe) {
-			continue
-		}
-		if !s.passes(c, d, probe.domain) {
-			continue
-		}
-		count := s.countFor(c, w, d, int(min(times, math.MaxInt32)))
-		_, price := cheapest(cand.it, reqs)
-		value := float64(count)*c.unitPrice + s.fillValue(cand, reqs, c, count, rest)
-		sc := score{ratio: (price + s.problem.NodeCost) / max(value, math.SmallestNonzeroFloat64), value: value}
-		if best == nil || sc.better(best.score) {
-			best = &option{pool: p, cand: cand, reqs: reqs, count: count, score: sc}
-		}
-		if s.ordered(c) {
-			break // the first domain is the one that the counts want
-		}
-	}
-	if best == nil {
-		if len(variants) > 0 && len(s.forbidden) > 0 {
-			return nil, refused
-		}
-		return nil, wrongDomain
-	}
-	return best, noFault
-}
-
 // newHost is a host name that no node has: a new node is empty.
 const newHost = "\x00new"
 
 // ordered reports whether the first allowed domain must be taken before price counts: a spread wants
 // its counts level.
 func (s *solve) ordered(c *class) bool {
-	return slices.ContainsFunc(c.rules, func(r *rule) bool { return r.kind == spreadRule && r.group.key != corev1.LabelHostname })
+	return slices.ContainsFunc(c.rules, func(r *rule) bool { return r.kind == spreadRule && r.group.key != hostKey })
 }
 
-// preferred narrows the variants by the pod's preferred node affinity as far as any are left.
-func (s *solve) preferred(c *class, cand *candidate, variants []requirement.Set) []requirement.Set {
-	for _, term := range c.preferred {
-		var better []requirement.Set
-		for _, v := range variants {
-			if merged := narrow(cand, v, term); merged != nil {
-				better = append(better, merged)
-			}
-		}
-		if len(better) > 0 {
-			variants = better
-		}
-	}
-	return variants
-}
-
-// countFor is how many pods of the class will end up on a new machine that can hold this many: rules
-// cap what one host may take, and a spread leaves only its part to each domain.
-func (s *solve) countFor(c *class, w *walk, d domains, times int) int {
-	count := min(times, c.left())
+// cap is how many pods of the class may end up on one new machine: rules limit what one host may take,
+// and a spread leaves only its part to each domain.
+func (s *solve) cap(c *class, w *walk) int {
+	count := min(c.left(), c.mostPerNode)
 	for _, r := range c.rules {
-		switch {
-		case r.kind == antiRule && r.self:
-			count = 1
-		case r.kind == spreadRule && r.self && r.group.key == corev1.LabelHostname:
-			count = min(count, r.maxSkew)
-		case r.kind == spreadRule && r.self:
+		if r.kind == spreadRule && r.self && r.group.key != hostKey {
 			n := max(len(s.eligible(c, w, r.group.key)), 1)
 			count = min(count, max((c.left()+n-1)/n, 1))
 		}
 	}
-	if len(c.ports) > 0 {
-		count = 1
-	}
 	return max(count, 1)
+}
+
+// perNode is how many pods of the class one host may have at most.
+func perNode(c *class) int {
+	if len(c.ports) > 0 {
+		return 1
+	}
+	n := math.MaxInt32
+	for _, r := range c.rules {
+		switch {
+		case r.group.key != hostKey || !r.self:
+		case r.kind == antiRule:
+			n = 1
+		case r.kind == spreadRule:
+			n = min(n, r.maxSkew)
+		}
+	}
+	for _, r := range c.repels {
+		if r.key == hostKey && slices.Contains(c.repelledBy, r) {
+			n = 1
+		}
+	}
+	return n
 }
 
 // maxCompanions bounds the look-ahead when a type is chosen.
@@ -251,14 +232,8 @@ const maxCompanions = 48
 // placed that have no rules of their own and would open a claim in the same pool.
 func (s *solve) companions(c *class, p *pool) []*class {
 	var out []*class
-	seen := false
-	for _, other := range s.classes {
-		if other == c {
-			seen = true
-			continue
-		}
-		if !seen || other.left() == 0 || len(other.rules) > 0 || len(other.ports) > 0 || other.unitPrice == 0 ||
-			untolerated(other.pod, p.Spec.Template.Spec.Taints) != nil || s.poolAgrees(other, p) != nil {
+	for _, other := range s.plain {
+		if other.order <= c.order || other.left() == 0 || len(s.shapesOf(other, p)) == 0 {
 			continue
 		}
 		if out = append(out, other); len(out) == maxCompanions {
@@ -269,14 +244,15 @@ func (s *solve) companions(c *class, p *pool) []*class {
 }
 
 // fillValue is the worth of what would fill the machine up after count pods of the class.
-func (s *solve) fillValue(cand *candidate, reqs requirement.Set, c *class, count int, rest []*class) float64 {
+func (s *solve) fillValue(cand *candidate, sh *shape, c *class, count int, rest []*class) float64 {
+	if len(rest) == 0 {
+		return 0
+	}
 	room := cand.free.Sub(c.requests.Scale(int64(count)))
 	value := 0.0
 	for _, other := range rest {
 		n := min(other.requests.Times(room), int64(other.left()))
-		if n < 1 || !slices.ContainsFunc(other.terms, func(t requirement.Set) bool {
-			return len(t) == 0 || (reqs.Intersects(t) == nil && cand.reqs.Compatible(t, nil) == nil)
-		}) {
+		if n < 1 || !s.joins(other, sh, cand) {
 			continue
 		}
 		room = room.Sub(other.requests.Scale(n))
@@ -285,129 +261,101 @@ func (s *solve) fillValue(cand *candidate, reqs requirement.Set, c *class, count
 	return value
 }
 
+// joins reports whether pods of the class could go on such a machine.
+func (s *solve) joins(c *class, sh *shape, cand *candidate) bool {
+	return slices.ContainsFunc(c.terms, func(t term) bool {
+		next := sh.with(t)
+		return next != nil && next.can(cand)
+	})
+}
+
+// shortlist are the candidates of the shape that can hold the class within limits. When there are many
+// and the class will share its machine, only those that sell their room cheapest are weighed.
+func (s *solve) shortlist(c *class, sh *shape) []*candidate {
+	var all []*candidate
+	for i := range sh.types.all() {
+		cand := sh.pool.candidates[i]
+		if c.requests.Fits(cand.free) && freeOf(cand.ports, c) && cand.best(sh.kinds) != nil && len(sh.pool.over(cand.it.Capacity)) == 0 {
+			all = append(all, cand)
+		}
+	}
+	if len(all) <= shortlisted {
+		return all
+	}
+	// Two orders: what the class alone would pay, and what the average of all pods would pay.
+	alone, shared := make([]float64, len(sh.pool.candidates)), make([]float64, len(sh.pool.candidates))
+	count := int64(min(c.left(), c.mostPerNode))
+	for _, cand := range all {
+		price := cand.best(sh.kinds).Price + s.problem.NodeCost
+		alone[cand.index] = price / float64(max(min(count, c.requests.Times(cand.free)), 1))
+		shared[cand.index] = price * s.average.Share(cand.free)
+	}
+	by := func(worth []float64) func(a, b *candidate) int {
+		return func(a, b *candidate) int {
+			return cmp.Or(cmp.Compare(worth[a.index], worth[b.index]), cmp.Compare(a.index, b.index))
+		}
+	}
+	slices.SortFunc(all, by(alone))
+	short := slices.Clone(all[:shortlisted/3])
+	slices.SortFunc(all, by(shared))
+	for _, cand := range all {
+		if len(short) == shortlisted {
+			break
+		}
+		if !slices.Contains(short[:shortlisted/3], cand) {
+			short = append(short, cand)
+		}
+	}
+	slices.SortFunc(short, func(a, b *candidate) int { return cmp.Compare(a.index, b.index) })
+	return short
+}
+
+// shortlisted is how many types are weighed with look-ahead.
+const shortlisted = 120
+
 // open opens the claim and puts the first pods of the class on it; the walk goes on filling it.
-func (s *solve) open(c *class, o *option) {
+func (s *solve) open(c *class, w *walk, d domains, o *option) {
+	p := o.shape.pool
 	claim := &openClaim{
-		id: fmt.Sprintf("%s-%d", o.pool.Name, len(s.opened)+1), pool: o.pool, reqs: o.reqs, chosen: o.cand,
-		candidates: s.alternatives(o),
-	}
-	count := min(o.count, c.left())
-	if len(c.rules) > 0 || len(c.ports) > 0 {
-		count = 1 // each pod is counted before the next is placed
-	}
-	pods := c.take(count)
-	claim.add(c, o.reqs, pods)
-	for _, pod := range pods {
-		s.topology.place(pod, claim.domain)
+		id: fmt.Sprintf("%s-%d", p.Name, len(s.opened)+1), shape: o.shape, chosen: o.cand, free: o.cand.free,
+		allowed: alternatives(p, o.cand),
 	}
 	s.opened = append(s.opened, claim)
+	s.topology.open(claim)
+	pods := c.take(min(o.count, s.batchOf(c, d, claim)))
+	claim.add(c, o.shape, pods)
+	s.put(c, pods, nil, claim)
+	w.claims = append(w.claims, claim)
 	most := resources.Vector{}
-	for _, cand := range claim.candidates {
-		most = most.Max(cand.it.Capacity)
+	for i := range claim.allowed.all() {
+		most = most.Max(p.candidates[i].it.Capacity)
 	}
-	o.pool.remaining = o.pool.remaining.Sub(chargeOf(most))
+	for _, name := range p.limits {
+		p.remaining = p.remaining.With(name, p.remaining.Get(name)-charge(most, name))
+	}
 }
 
 // alternatives are the types that may be launched instead of the chosen one. With limits they are no
 // larger in what is limited, so that the limit is charged for what is planned and never overrun.
-func (s *solve) alternatives(o *option) []*candidate {
-	return slices.DeleteFunc(slices.Clone(o.pool.candidates), func(cand *candidate) bool {
-		for _, name := range o.pool.limits {
-			if chargeOf(cand.it.Capacity).Get(name) > chargeOf(o.cand.it.Capacity).Get(name) {
-				return true
-			}
-		}
-		return false
-	})
-}
-
-// shortOfFlexibility checks minValues over the types that could take the pods.
-func (s *solve) shortOfFlexibility(c *class, p *pool, best *option) string {
-	var able []*candidate
-	for _, cand := range p.candidates {
-		if cand.fits(c.requests, c.ports) && hasOffering(cand.it, best.reqs) && cand.reqs.Compatible(demanded(best.reqs), nil) == nil {
-			able = append(able, cand)
+func alternatives(p *pool, chosen *candidate) bitset {
+	set := newBitset(len(p.candidates))
+	for i, cand := range p.candidates {
+		if !slices.ContainsFunc(p.limits, func(name resourceName) bool {
+			return charge(cand.it.Capacity, name) > charge(chosen.it.Capacity, name)
+		}) {
+			set.add(i)
 		}
 	}
-	return shortOfValues(best.reqs, able, func(x *candidate) *candidate { return x })
+	return set
 }
 
-// diagnosis collects why no type of a pool can take a class.
-type diagnosis struct {
-	class  *class
-	pool   *pool
-	counts map[fault]int
-	most   resources.Vector // the greatest free amounts among types with the right labels
-	limits map[corev1.ResourceName]bool
-}
-
-func newDiagnosis(c *class, p *pool) *diagnosis {
-	return &diagnosis{class: c, pool: p, counts: map[fault]int{}, limits: map[corev1.ResourceName]bool{}}
-}
-
-func (d *diagnosis) note(cand *candidate, f fault) {
-	d.counts[f]++
-	if f == noRoom {
-		d.most = d.most.Max(cand.free)
-	}
-	for _, name := range d.pool.over(cand.it.Capacity) {
-		d.limits[name] = true
-	}
-}
-
-// String names the nearest obstacle: what the types that came furthest lack.
-func (d *diagnosis) String() string {
-	switch {
-	case len(d.pool.candidates) == 0:
-		return "nodepool requirements filtered out all available instance types"
-	case d.counts[refused] > 0:
-		return "the scheduler's filters refuse the pod on every node that could be bought"
-	case d.counts[wrongDomain] > 0:
-		return "topology spread or pod affinity allows no zone or node that could be bought"
-	case d.counts[noOffer] > 0:
-		return "no instance type that fits has an available offering in the required zone and capacity type"
-	case d.counts[portTaken] > 0 && d.counts[noRoom] == 0:
-		return "a DaemonSet uses the pod's host port on every instance type"
-	case d.counts[noRoom] > 0:
-		return d.lacking()
-	case d.counts[overLimits] > 0:
-		var names []string
-		for name := range d.limits {
-			names = append(names, string(name))
+// ableFor are the types of the shape that could take the class.
+func (s *solve) ableFor(c *class, sh *shape) []*candidate {
+	var out []*candidate
+	for i := range sh.types.all() {
+		if cand := sh.pool.candidates[i]; cand.fits(c.requests, c.ports) && cand.best(sh.kinds) != nil {
+			out = append(out, cand)
 		}
-		slices.Sort(names)
-		return fmt.Sprintf("all available instance types exceed limits for nodepool (%s)", strings.Join(names, ", "))
-	default:
-		return "no instance type has the required labels: " + d.class.termText()
 	}
-}
-
-// lacking says which resources no type has enough of.
-func (d *diagnosis) lacking() string {
-	requests := d.class.requests
-	names := requests.Exceeds(d.most)
-	if len(names) == 0 {
-		return "no single instance type has enough of everything: " + requests.String()
-	}
-	parts := make([]string, len(names))
-	for i, name := range names {
-		parts[i] = fmt.Sprintf("%s (the largest allows %s)", requests.Format(name), strings.TrimPrefix(d.most.Format(name), string(name)+" "))
-	}
-	text := "no instance type has enough resources: " + strings.Join(parts, ", ")
-	if requests.MilliCPU >= 1_000_000_000 {
-		text += " (CPU request >= 1 Million, m vs M typo?)"
-	}
-	return text
-}
-
-func (c *class) termText() string {
-	var parts []string
-	for _, term := range c.terms {
-		var keys []string
-		for _, key := range term.Keys() {
-			keys = append(keys, term[key].String())
-		}
-		parts = append(parts, strings.Join(keys, ", "))
-	}
-	return strings.Join(parts, " or ")
+	return out
 }

@@ -2,7 +2,6 @@ package solver
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"strings"
 
@@ -18,52 +17,145 @@ import (
 // pool is a NodePool prepared for a solve.
 type pool struct {
 	*karpv1.NodePool
-	// base is what every node of the pool is: requirements, labels, pool and class names.
-	base       requirement.Set
 	candidates []*candidate
-	// limited is what may still be added, for the resources in limits only; nil without limits.
+	// kinds are the different requirements of the offerings of all candidates.
+	kinds []requirement.Set
+	// base is what every node of the pool is: requirements, labels, pool and class names.
+	base   *shape
+	shapes map[string]*shape // interned by the signature of their requirements
+	having map[string]bitset // candidates that meet a requirement, by its signature
+	// limits are the resources with a limit, remaining is what may still be added of each.
 	limits    []corev1.ResourceName
 	remaining resources.Vector
 }
 
 // candidate is an instance type as the pool would launch it.
 type candidate struct {
-	it *catalog.InstanceType
-	// reqs are the type's labels narrowed by the pool.
+	it    *catalog.InstanceType
+	index int
+	// reqs are the type's labels narrowed by the pool; keys that offerings decide have all their values.
 	reqs requirement.Set
-	// free is what its daemons leave for pods; daemons and ports are theirs.
+	// offers are available and agree with the pool, cheapest first.
+	offers []offer
+	// free is what its daemons leave for pods; daemons, load and ports are theirs.
 	free    resources.Vector
 	daemons []*corev1.Pod
 	load    resources.Vector
 	ports   []hostPort
-	index   int
+}
+
+// best returns the cheapest offering of the given kinds, nil for none.
+func (c *candidate) best(kinds kindSet) *offer {
+	for i := range c.offers {
+		if kinds.has(c.offers[i].kind) {
+			return &c.offers[i]
+		}
+	}
+	return nil
+}
+
+// fits says whether the candidate can hold the requests.
+func (c *candidate) fits(requests resources.Vector, ports []hostPort) bool {
+	return requests.Fits(c.free) && !portsConflict(c.ports, ports)
 }
 
 // prepare filters the pool's types and computes what daemons take of each.
 func prepare(p Pool, daemons []*corev1.Pod, usage resources.Vector) *pool {
-	out := &pool{NodePool: p.NodePool, base: poolRequirements(p.NodePool)}
+	out := &pool{NodePool: p.NodePool, shapes: map[string]*shape{}, having: map[string]bitset{}}
+	base := poolRequirements(p.NodePool)
+	kindOf := map[string]int{}
 	for _, it := range p.Types {
-		if out.base.Intersects(it.Requirements) != nil || !hasOffering(it, out.base) {
+		if base.Intersects(it.Requirements) != nil {
 			continue
 		}
-		reqs := it.Requirements.Clone()
-		reqs.Merge(offeringValues(it, reqs))
-		reqs.Merge(out.base)
-		out.candidates = append(out.candidates, &candidate{it: it, reqs: reqs})
+		c := &candidate{it: it, reqs: it.Requirements.Clone()}
+		c.reqs.Merge(offeringValues(it, c.reqs))
+		c.reqs.Merge(base)
+		for i := range it.Offerings {
+			if o := &it.Offerings[i]; o.Available && base.Intersects(o.Requirements) == nil {
+				if kind, ok := out.kindOf(o, kindOf); ok {
+					c.offers = append(c.offers, offer{o, kind})
+				}
+			}
+		}
+		if len(c.offers) > 0 {
+			slices.SortStableFunc(c.offers, func(a, b offer) int { return cmp.Compare(a.Price, b.Price) })
+			out.candidates = append(out.candidates, c)
+		}
 	}
 	slices.SortFunc(out.candidates, func(a, b *candidate) int { return strings.Compare(a.it.Name, b.it.Name) })
-	taints := p.NodePool.Spec.Template.Spec.Taints
+	for i, c := range out.candidates {
+		c.index = i
+	}
+	out.loadDaemons(daemons)
+	out.base = &shape{pool: out, reqs: base, types: newBitset(len(out.candidates)), narrower: map[string]*shape{}}
+	for i := range out.candidates {
+		out.base.types.add(i)
+	}
+	for i := range out.kinds {
+		out.base.kinds.add(i)
+	}
+	for _, r := range base {
+		out.base.demands = out.base.demands || r.MinValues() > 0
+	}
+	out.base = out.intern(out.base)
+	out.setLimits(usage)
+	return out
+}
+
+// kindOf returns the number of the offering's kind; ok is false when there are too many kinds.
+func (p *pool) kindOf(o *catalog.Offering, known map[string]int) (kind int, ok bool) {
+	id := o.Requirements.Signature()
+	kind, ok = known[id]
+	if !ok && len(p.kinds) < maxKinds {
+		kind, ok = len(p.kinds), true
+		known[id] = kind
+		p.kinds = append(p.kinds, o.Requirements)
+	}
+	return kind, ok
+}
+
+// intern returns the one shape with these requirements.
+func (p *pool) intern(sh *shape) *shape {
+	id := sh.reqs.Signature()
+	if known, ok := p.shapes[id]; ok {
+		return known
+	}
+	sh.number = len(p.shapes)
+	p.shapes[id] = sh
+	return sh
+}
+
+// typesWith returns the candidates whose labels meet the requirement.
+func (p *pool) typesWith(r requirement.Requirement) bitset {
+	id := r.Signature()
+	set, ok := p.having[id]
+	if !ok {
+		set = newBitset(len(p.candidates))
+		for i, c := range p.candidates {
+			have, defined := c.reqs[r.Key()]
+			if defined && have.Meets(r) || !defined && r.AllowsAbsence() {
+				set.add(i)
+			}
+		}
+		p.having[id] = set
+	}
+	return set
+}
+
+// loadDaemons computes which daemons run on each candidate and what they leave.
+func (p *pool) loadDaemons(daemons []*corev1.Pod) {
+	taints := p.Spec.Template.Spec.Taints
 	tolerated := slices.DeleteFunc(slices.Clone(daemons), func(d *corev1.Pod) bool { return untolerated(d, taints) != nil })
-	terms := make([][]requirement.Set, len(tolerated))
+	terms := make([][]term, len(tolerated))
 	requests := make([]resources.Vector, len(tolerated))
 	for i, d := range tolerated {
 		terms[i], requests[i] = nodeTerms(d), resources.PodRequests(d)
 	}
-	for index, c := range out.candidates {
-		c.index = index
+	for _, c := range p.candidates {
 		labels := withSimulated(c.reqs)
 		for i, d := range tolerated {
-			if firstCompatible(labels, terms[i], requirement.IsWellKnown) != nil {
+			if compatibleWithAny(labels, terms[i], requirement.IsWellKnown) {
 				c.load = c.load.Add(requests[i])
 				c.daemons = append(c.daemons, d)
 				c.ports = append(c.ports, hostPorts(d)...)
@@ -71,8 +163,6 @@ func prepare(p Pool, daemons []*corev1.Pod, usage resources.Vector) *pool {
 		}
 		c.free = c.it.Allocatable().Sub(c.load)
 	}
-	out.setLimits(usage)
-	return out
 }
 
 // offeringValues are the keys that only the type's offerings decide, with all values that they have.
@@ -95,6 +185,9 @@ func offeringValues(it *catalog.InstanceType, known requirement.Set) requirement
 // withSimulated adds the labels that every node gets in the end, so that daemons may select on them.
 func withSimulated(reqs requirement.Set) requirement.Set {
 	out := reqs.Clone()
+	if out == nil {
+		out = requirement.Set{}
+	}
 	out.Add(requirement.New(karpv1.LabelRegistered, corev1.NodeSelectorOpIn, karpv1.ValueTrue),
 		requirement.New(karpv1.LabelInitialized, corev1.NodeSelectorOpIn, karpv1.ValueTrue))
 	return out
@@ -123,16 +216,19 @@ func (p *pool) setLimits(usage resources.Vector) {
 func (p *pool) over(capacity resources.Vector) []corev1.ResourceName {
 	var names []corev1.ResourceName
 	for _, name := range p.limits {
-		if chargeOf(capacity).Get(name) > p.remaining.Get(name) {
+		if charge(capacity, name) > p.remaining.Get(name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// chargeOf is what a machine counts against limits.
-func chargeOf(capacity resources.Vector) resources.Vector {
-	return capacity.With(karpv1.ResourceNodes, 1)
+// charge is what a machine of this capacity counts against a limit.
+func charge(capacity resources.Vector, name corev1.ResourceName) int64 {
+	if name == karpv1.ResourceNodes {
+		return 1
+	}
+	return capacity.Get(name)
 }
 
 // sortPools orders them as they are tried: heavier first, then by name descending.
@@ -171,45 +267,7 @@ func (p *pool) avoided(pod *corev1.Pod) bool {
 	})
 }
 
-// firstCompatible returns the first alternative that the labels satisfy, nil for none.
-func firstCompatible(labels requirement.Set, terms []requirement.Set, open func(string) bool) requirement.Set {
-	for _, term := range terms {
-		if labels.Compatible(term, open) == nil {
-			return term
-		}
-	}
-	return nil
-}
-
-// offers reports whether the offering is to be had under the requirements.
-func offers(o *catalog.Offering, reqs requirement.Set) bool {
-	if !o.Available {
-		return false
-	}
-	for key, r := range o.Requirements {
-		if have, ok := reqs[key]; ok && !have.Intersects(r) {
-			return false
-		}
-	}
-	return true
-}
-
-func hasOffering(it *catalog.InstanceType, reqs requirement.Set) bool {
-	return slices.ContainsFunc(it.Offerings, func(o catalog.Offering) bool { return offers(&o, reqs) })
-}
-
-// cheapest returns the least price of the type under the requirements; +Inf when it cannot be had.
-func cheapest(it *catalog.InstanceType, reqs requirement.Set) (best *catalog.Offering, price float64) {
-	price = math.Inf(1)
-	for i := range it.Offerings {
-		if o := &it.Offerings[i]; o.Price < price && offers(o, reqs) {
-			best, price = o, o.Price
-		}
-	}
-	return best, price
-}
-
-// fits says whether the candidate can hold the requests, and if not, what it lacks.
-func (c *candidate) fits(requests resources.Vector, ports []hostPort) bool {
-	return requests.Fits(c.free) && !portsConflict(c.ports, ports)
+// compatibleWithAny reports whether the labels satisfy one of the alternatives.
+func compatibleWithAny(labels requirement.Set, terms []term, open func(string) bool) bool {
+	return slices.ContainsFunc(terms, func(t term) bool { return labels.Compatible(t.set, open) == nil })
 }

@@ -3,41 +3,41 @@ package solver
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"maps"
 	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/berth-dev/berth/provisioner/requirement"
+	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/resources"
+)
+
+type resourceName = corev1.ResourceName
+
+const (
+	hostKey       = corev1.LabelHostname
+	nodesResource = karpv1.ResourceNodes
 )
 
 // Solve plans where the pods go. It is deterministic, and does not depend on the order of Problem.Pods.
 // ctx only bounds the effort: when it ends, what is decided so far is returned and the other pods are
 // Unfit. fit may be nil, in which case placements are not confirmed.
 func Solve(ctx context.Context, p Problem, fit Fit) Plan {
-	forbidden := map[denial]Disagreement{}
+	learned := newLessons()
 	for round := 0; ; round++ {
-		s := newSolve(p, forbidden)
+		s := newSolve(p, learned)
 		s.run(ctx)
-		plan := s.plan()
-		if fit == nil || ctx.Err() != nil {
+		plan, types := s.plan()
+		if fit == nil {
 			return plan
 		}
-		refused, err := s.confirm(ctx, fit, &plan)
-		if err != nil {
+		lessons := learned.size()
+		if err := s.confirm(ctx, fit, &plan, types); err != nil {
 			return unconfirmed(plan, err)
 		}
-		for _, d := range refused {
-			plan.Disagreements = append(plan.Disagreements, d.Disagreement)
-			forbidden[d.denial] = d.Disagreement
-		}
 		// After the last round the refused pods stay out: nothing unconfirmed leaves.
-		if len(refused) == 0 || round == maxRounds {
-			plan.Disagreements = slices.Collect(maps.Values(forbidden))
-			sortDisagreements(plan.Disagreements)
+		if learned.size() == lessons || round == maxRounds || ctx.Err() != nil {
+			plan.Disagreements = learned.disagreements()
 			return plan
 		}
 	}
@@ -46,77 +46,111 @@ func Solve(ctx context.Context, p Problem, fit Fit) Plan {
 // maxRounds bounds how often a plan is made again because the filters refused a part of it.
 const maxRounds = 5
 
-// denial is a placement that the filters have refused: this class, there.
-type denial struct {
-	class  string
-	target string // node key, or pool/type/zone/capacity type
-}
-
 // solve is the working state of one round.
 type solve struct {
-	problem   Problem
-	forbidden map[denial]Disagreement
-	pools     []*pool
-	nodes     []*nodePlace
-	opened    []*openClaim
-	classes   []*class
-	topology  *topology
-	existing  []Placement
-	unfit     []Unfit
+	problem  Problem
+	lessons  *lessons
+	refusals map[string]string // by class key, what the filters said in earlier rounds
+	pools    []*pool
+	nodes    []*nodePlace
+	opened   []*openClaim
+	classes  []*class
+	plain    []*class // those without rules between pods, in order
+	topology *topology
+	steps    []step
+	unfit    []Unfit
+	// average is the mean request of all pods, to compare machines by.
+	average resources.Vector
 }
 
-func newSolve(p Problem, forbidden map[denial]Disagreement) *solve {
-	s := &solve{problem: p, forbidden: forbidden, topology: newTopology(p.Snapshot)}
+func newSolve(p Problem, learned *lessons) *solve {
+	s := &solve{problem: p, lessons: learned, refusals: learned.texts(), topology: newTopology(p.Snapshot)}
 	for _, np := range p.Pools {
 		s.pools = append(s.pools, prepare(np, p.Snapshot.Daemons, p.Snapshot.PoolUsage[np.NodePool.Name]))
 	}
 	sortPools(s.pools)
-	for _, node := range p.Snapshot.Nodes {
-		if !node.Deleting {
-			s.nodes = append(s.nodes, newNodePlace(node, p.Snapshot.Daemons))
+	for _, site := range s.topology.sites {
+		if !site.node.Deleting {
+			s.nodes = append(s.nodes, newNodePlace(site, p.Snapshot.Daemons))
 		}
 	}
 	s.classes = classify(p.Pods)
 	for _, c := range s.classes {
-		c.rules = s.topology.rulesOf(c.pod)
+		c.rules = s.topology.rulesOf(c)
+		c.soft = s.topology.softOf(c)
 	}
 	for _, c := range s.classes {
-		c.keys = s.topology.counted(c)
-		c.unitPrice = s.unitPrice(c)
+		s.topology.link(c)
+	}
+	for i, c := range s.classes {
+		s.topology.linkRepulsions(c)
+		c.order, c.mostPerNode = i, perNode(c)
+		s.average = s.average.Add(c.requests.Scale(int64(len(c.pods))))
+	}
+	prices := map[string]float64{}
+	for _, c := range s.classes {
+		c.unitPrice = s.unitPrice(c, prices)
+		if len(c.rules) == 0 && len(c.ports) == 0 && c.unitPrice > 0 && c.mostPerNode > 1 {
+			s.plain = append(s.plain, c)
+		}
 	}
 	return s
 }
 
+// run places every class. Classes with rules that found no place try again as long as others move: their
+// affinity may have been waiting for them.
 func (s *solve) run(ctx context.Context) {
-	for _, c := range s.classes {
-		if ctx.Err() != nil {
-			s.giveUp(c, []PoolReason{{Reason: "planning ran out of time; the pod is planned again soon"}})
-			continue
+	waiting := s.classes
+	for len(waiting) > 0 {
+		var failed []*class
+		var reasons [][]PoolReason
+		moved := false
+		for _, c := range waiting {
+			before := c.left()
+			if why := s.placeClass(ctx, c); why != nil {
+				failed, reasons = append(failed, c), append(reasons, why)
+			}
+			moved = moved || c.left() < before
 		}
-		s.placeClass(c)
+		again := failed[:0:0]
+		for i, c := range failed {
+			if moved && len(c.rules) > 0 && ctx.Err() == nil {
+				again = append(again, c)
+				continue
+			}
+			s.giveUp(c, reasons[i])
+		}
+		waiting = again
 	}
 }
 
 // placeClass finds a place for every pod of the class: running and coming nodes first, then claims that
-// are open already, then new ones.
-func (s *solve) placeClass(c *class) {
-	w := &walk{class: c}
-	for _, n := range s.nodes {
-		if _, no := s.forbidden[denial{c.key, n.node.Key()}]; !no && n.admits(c) {
-			w.nodes = append(w.nodes, n)
-		}
-	}
+// are open already, then new ones. It returns why the pods that are left fit nowhere, nil when none is.
+func (s *solve) placeClass(ctx context.Context, c *class) []PoolReason {
+	w := s.newWalk(c)
 	for c.left() > 0 {
-		domains := s.domains(c, w)
-		if s.onNode(c, w, domains) || s.onOpenClaim(c, w, domains) {
+		if ctx.Err() != nil {
+			return outOfTime()
+		}
+		d := s.domains(c, w)
+		whole := c.mustShareHost()
+		if s.onNode(c, w, d, whole) || s.onOpenClaim(c, w, d, whole) {
 			continue
 		}
-		reasons := s.onNewClaim(c, w, domains)
-		if reasons != nil {
-			s.giveUp(c, reasons)
-			return
+		reasons := s.onNewClaim(c, w, d)
+		if reasons == nil {
+			continue
 		}
+		if whole && (s.onNode(c, w, d, false) || s.onOpenClaim(c, w, d, false)) {
+			continue
+		}
+		return reasons
 	}
+	return nil
+}
+
+func outOfTime() []PoolReason {
+	return []PoolReason{{Reason: "planning ran out of time; the pod is planned again soon"}}
 }
 
 // giveUp records why the rest of the class fits nowhere.
@@ -127,322 +161,56 @@ func (s *solve) giveUp(c *class, reasons []PoolReason) {
 	c.next = len(c.pods)
 }
 
-// walk remembers, while one class is placed, which places have nothing left for it.
-type walk struct {
-	class    *class
-	nodes    []*nodePlace
-	eligible map[string][]string // topology key to the domains where the class could land
-}
-
-// choice of domains for the next pod: for each key with a rule, the allowed ones in order of preference.
-type domains struct {
-	keys     []string
-	allowed  map[string][]string
-	repelled map[string]map[string]bool
-}
-
-// domains works out where the topology rules let the next pod go.
-func (s *solve) domains(c *class, w *walk) domains {
-	d := domains{allowed: map[string][]string{}, repelled: s.topology.repelledFrom(c.pod)}
-	for _, r := range c.rules {
-		key := r.group.key
-		if key == corev1.LabelHostname {
-			continue
-		}
-		eligible := s.eligible(c, w, key)
-		candidates := eligible
-		if have, seen := d.allowed[key]; seen {
-			candidates = have
-		} else {
-			d.keys = append(d.keys, key)
-		}
-		d.allowed[key] = slices.DeleteFunc(slices.Clone(candidates), func(domain string) bool { return !r.allows(domain, eligible) })
-		counts := r.group.counts
-		if r.kind == spreadRule {
-			slices.SortStableFunc(d.allowed[key], func(a, b string) int { return cmp.Compare(counts[a], counts[b]) })
-		}
-	}
-	for key, out := range d.repelled {
-		if key == corev1.LabelHostname {
-			continue
-		}
-		if _, seen := d.allowed[key]; !seen {
-			d.keys = append(d.keys, key)
-			d.allowed[key] = s.eligible(c, w, key)
-		}
-		d.allowed[key] = slices.DeleteFunc(slices.Clone(d.allowed[key]), func(domain string) bool { return out[domain] })
-	}
-	slices.Sort(d.keys)
-	return d
-}
-
-// eligible returns the domains of the key in which the class could land: of nodes that admit it, and of
-// what its pools can buy. Sorted.
-func (s *solve) eligible(c *class, w *walk, key string) []string {
-	if list, ok := w.eligible[key]; ok {
-		return list
-	}
-	set := map[string]bool{}
-	for _, n := range w.nodes {
-		if domain, ok := domainOf(n.node)(key); ok {
-			set[domain] = true
-		}
-	}
-	for _, p := range s.pools {
-		if untolerated(c.pod, p.Spec.Template.Spec.Taints) != nil {
-			continue
-		}
-		for _, cand := range p.candidates {
-			if !cand.fits(c.requests, c.ports) {
-				continue
-			}
-			for _, term := range c.terms {
-				if reqs := narrow(cand, p.base, term); reqs != nil {
-					addDomains(set, cand, reqs, key)
-				}
-			}
-		}
-	}
-	if w.eligible == nil {
-		w.eligible = map[string][]string{}
-	}
-	w.eligible[key] = slices.Sorted(maps.Keys(set))
-	return w.eligible[key]
-}
-
-func addDomains(set map[string]bool, cand *candidate, reqs requirement.Set, key string) {
-	decided := false
-	for i := range cand.it.Offerings {
-		o := &cand.it.Offerings[i]
-		if r, ok := o.Requirements[key]; ok {
-			decided = true
-			if offers(o, reqs) {
-				for _, v := range r.Values() {
-					set[v] = true
-				}
-			}
-		}
-	}
-	if r, ok := reqs[key]; !decided && ok && r.IsConcrete() {
-		for _, v := range r.Values() {
-			set[v] = true
-		}
-	}
-}
-
-// passes reports whether the rules let a pod of the class onto a place whose domains are known.
-func (s *solve) passes(c *class, d domains, domain func(string) (string, bool)) bool {
-	for _, key := range d.keys {
-		value, ok := domain(key)
-		if !ok {
-			if s.demandsKey(c, key) {
-				return false
-			}
-			continue
-		}
-		if !slices.Contains(d.allowed[key], value) {
-			return false
-		}
-	}
-	for _, r := range c.rules {
-		if r.group.key == corev1.LabelHostname {
-			if host, ok := domain(corev1.LabelHostname); !ok || !r.allows(host, nil) {
-				return false
-			}
-		}
-	}
-	if out := d.repelled[corev1.LabelHostname]; out != nil {
-		if host, ok := domain(corev1.LabelHostname); ok && out[host] {
-			return false
-		}
-	}
-	return true
-}
-
-// demandsKey reports whether a node without the key is no place for the class: spread and affinity
-// need it, anti-affinity does not.
-func (s *solve) demandsKey(c *class, key string) bool {
-	return slices.ContainsFunc(c.rules, func(r *rule) bool { return r.group.key == key && r.kind != antiRule })
-}
-
-// batchOf is how many pods of the class may be placed in one step: all of them where no count changes
-// what the next one may do, else one.
-func (s *solve) batchOf(c *class, d domains) int {
-	if len(c.rules) > 0 || len(d.repelled) > 0 || len(c.ports) > 0 {
-		return 1
-	}
-	return c.left()
-}
-
-// take removes the next n pods from the class.
-func (c *class) take(n int) []*corev1.Pod {
-	pods := c.pods[c.next : c.next+n]
-	c.next += n
-	return pods
-}
-
-// onNode puts pods on an existing node; false when none can take any.
-func (s *solve) onNode(c *class, w *walk, d domains) bool {
-	kept := w.nodes[:0:0]
-	placed := false
-	for i, n := range w.nodes {
-		times := c.requests.Times(n.free)
-		if times < 1 || portsConflict(n.ports, c.ports) {
-			continue // for this class the node is full for good
-		}
-		kept = append(kept, n)
-		if !s.passes(c, d, domainOf(n.node)) {
-			continue
-		}
-		count := min(s.batchOf(c, d), int(min(times, math.MaxInt32)))
-		for _, pod := range c.take(count) {
-			s.existing = append(s.existing, Placement{Pod: pod, Node: n.node})
-			s.topology.place(pod, domainOf(n.node))
-		}
-		n.take(c, int64(count))
-		kept = append(kept, w.nodes[i+1:]...)
-		placed = true
-		break
-	}
-	w.nodes = kept
-	return placed
-}
-
-// onOpenClaim fills what the chosen type of an open claim has left.
-func (s *solve) onOpenClaim(c *class, w *walk, d domains) bool {
-	for _, o := range s.opened {
-		times := c.requests.Times(o.room())
-		if times < 1 || portsConflict(o.ports, c.ports) || portsConflict(o.chosen.ports, c.ports) ||
-			untolerated(c.pod, o.pool.Spec.Template.Spec.Taints) != nil {
-			continue
-		}
-		for _, reqs := range s.placements(c, o.chosen, o.reqs, d) {
-			probe := &openClaim{id: o.id, pool: o.pool, reqs: reqs, chosen: o.chosen}
-			if s.denied(c, probe) || !s.passes(c, d, probe.domain) || !s.keepsOthers(o, reqs) {
-				continue
-			}
-			pods := c.take(min(s.batchOf(c, d), int(min(times, math.MaxInt32))))
-			o.add(c, reqs, pods)
-			for _, pod := range pods {
-				s.topology.place(pod, o.domain)
-			}
-			return true
-		}
-	}
-	return false
-}
-
-// keepsOthers reports whether narrowing the claim leaves its price alone: a later pod must not make the
-// node dearer than it was planned.
-func (s *solve) keepsOthers(o *openClaim, reqs requirement.Set) bool {
-	_, before := cheapest(o.chosen.it, o.reqs)
-	_, after := cheapest(o.chosen.it, reqs)
-	const slack = 1.05 // zones differ by little; a new node would cost far more
-	return after <= before*slack && shortOfValues(reqs, o.candidates, func(x *candidate) *candidate { return x }) == ""
-}
-
-// placements returns the requirements under which a machine of the candidate could take the class, the
-// best first: one for each allowed domain of the rules' keys, with every counted key decided.
-func (s *solve) placements(c *class, cand *candidate, reqs requirement.Set, d domains) []requirement.Set {
-	var out []requirement.Set
-	for _, term := range c.terms {
-		merged := narrow(cand, reqs, term)
-		if merged == nil {
-			continue
-		}
-		for _, variant := range s.inDomains(cand, merged, d) {
-			out = append(out, pin(cand, variant, c.keys))
-		}
-		if len(out) > 0 {
-			return out
-		}
-	}
-	return out
-}
-
-// inDomains expands the requirements by the allowed domains of every key.
-func (s *solve) inDomains(cand *candidate, reqs requirement.Set, d domains) []requirement.Set {
-	variants := []requirement.Set{reqs}
-	for _, key := range d.keys {
-		var next []requirement.Set
-		for _, v := range variants {
-			if value, decided := v.Get(key).Single(); decided {
-				if slices.Contains(d.allowed[key], value) {
-					next = append(next, v)
-				}
-				continue
-			}
-			for _, domain := range d.allowed[key] {
-				if !v.Get(key).Has(domain) {
-					continue
-				}
-				pinned := v.Clone()
-				pinned.Add(requirement.New(key, corev1.NodeSelectorOpIn, domain))
-				if hasOffering(cand.it, pinned) {
-					next = append(next, pinned)
-				}
-			}
-		}
-		variants = next
-	}
-	return variants
-}
-
-// denied reports whether the filters have refused the class on such a machine.
-func (s *solve) denied(c *class, o *openClaim) bool {
-	if len(s.forbidden) == 0 {
-		return false
-	}
-	_, no := s.forbidden[denial{c.key, targetOf(o)}]
-	return no
-}
-
-// targetOf names the machine that a claim stands for when the filters are asked.
-func targetOf(o *openClaim) string {
-	offer, _ := cheapest(o.chosen.it, o.reqs)
-	if offer == nil {
-		return o.pool.Name + "/" + o.chosen.it.Name
-	}
-	return fmt.Sprintf("%s/%s/%s/%s", o.pool.Name, o.chosen.it.Name, offer.Zone, offer.CapacityType)
-}
-
 // unitPrice is the least that one pod of the class must cost: its dominant share of the machine, over
-// all machines that can take it.
-func (s *solve) unitPrice(c *class) float64 {
+// all machines that can take it. 0 when none can.
+func (s *solve) unitPrice(c *class, known map[string]float64) float64 {
+	id := c.requests.String()
+	if price, ok := known[id]; ok {
+		return price
+	}
 	least := math.Inf(1)
 	for _, p := range s.pools {
 		for _, cand := range p.candidates {
-			times := c.requests.Times(cand.free)
-			if times < 1 {
-				continue
-			}
-			if _, price := cheapest(cand.it, p.base); !math.IsInf(price, 1) {
-				least = min(least, (price+s.problem.NodeCost)*share(c.requests, cand.free))
+			if c.requests.Fits(cand.free) {
+				least = min(least, (cand.offers[0].Price+s.problem.NodeCost)*c.requests.Share(cand.free))
 			}
 		}
 	}
 	if math.IsInf(least, 1) {
-		return 0
+		least = 0
 	}
+	known[id] = least
 	return least
 }
 
-// share is the greatest part of any resource of free that the requests take.
-func share(requests, free resources.Vector) float64 {
-	most := 0.0
-	for _, name := range requests.Names() {
-		if have := free.Get(name); have > 0 {
-			most = max(most, float64(requests.Get(name))/float64(have))
+// plan renders the decisions. types has, for each claim, its types with their offerings.
+func (s *solve) plan() (plan Plan, types [][]priced) {
+	plan = Plan{Generation: s.problem.Snapshot.Generation, Unfit: s.unfit}
+	for _, st := range s.steps {
+		if st.node == nil {
+			continue
+		}
+		for _, pod := range st.pods {
+			plan.Existing = append(plan.Existing, Placement{Pod: pod, Node: st.node.node})
 		}
 	}
-	return most
-}
-
-func (s *solve) plan() Plan {
-	plan := Plan{Generation: s.problem.Snapshot.Generation, Existing: s.existing, Unfit: s.unfit}
 	maxTypes := cmp.Or(s.problem.MaxTypes, 60)
 	for _, o := range s.opened {
-		plan.Claims = append(plan.Claims, o.finish(maxTypes))
+		claim, list := o.finish(maxTypes)
+		plan.Claims, types = append(plan.Claims, claim), append(types, list)
 	}
-	return plan
+	return plan, types
+}
+
+// softOf returns the counts behind the wishes of the class to be spread: ScheduleAnyway constraints and
+// preferred pod anti-affinity by zone.
+func (t *topology) softOf(c *class) []*group {
+	var out []*group
+	for _, s := range c.pod.Spec.TopologySpreadConstraints {
+		if s.WhenUnsatisfiable == corev1.ScheduleAnyway && s.TopologyKey != hostKey {
+			who := newMatcher(map[string]bool{c.pod.Namespace: true}, selectorOf(s.LabelSelector, s.MatchLabelKeys, nil, c.pod))
+			out = append(out, t.groupOf(s.TopologyKey, []matcher{who}, nil))
+		}
+	}
+	return slices.Clip(out)
 }

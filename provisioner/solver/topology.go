@@ -1,346 +1,332 @@
 package solver
 
 import (
-	"math"
+	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-dev/berth/provisioner/cluster"
 	"github.com/berth-dev/berth/provisioner/requirement"
 )
 
-// ruleKind says what a rule demands of a domain.
-type ruleKind int
-
-const (
-	spreadRule   ruleKind = iota // counts may differ by maxSkew
-	affinityRule                 // the domain must hold a matching pod
-	antiRule                     // the domain must hold none
-)
-
-// rule is one required topology constraint of a class.
-type rule struct {
-	kind       ruleKind
-	group      *group
-	maxSkew    int
-	minDomains int
-	self       bool // the pods of the class match the rule's own selector
-	honorNodes bool // nodeAffinityPolicy: Honor
-	honorTaint bool // nodeTaintsPolicy: Honor
-}
-
-// group counts the pods that a selector matches, by domain of a topology key.
+// group counts the pods that match, by domain of a topology key, as the filter plugins count them.
 type group struct {
-	key        string
-	namespaces map[string]bool // nil means all
-	selector   labels.Selector
-	counts     map[string]int
+	key string
+	// who matches: all of them must.
+	who []matcher
+	// filter says on which nodes pods count and domains exist; nil means on all that have the key.
+	filter *nodeFilter
+	counts map[string]int // of spreads: 0 where a domain exists
+	total  int
 }
 
 func (g *group) matches(pod *corev1.Pod) bool {
-	return (g.namespaces == nil || g.namespaces[pod.Namespace]) && g.selector.Matches(labels.Set(pod.Labels))
+	return !slices.ContainsFunc(g.who, func(m matcher) bool { return !m.matches(pod) })
 }
 
 // repulsion is a required anti-affinity term of pods that are placed: it keeps matching pods away from
 // their domains.
 type repulsion struct {
-	group   *group         // whom it repels; its counts are not used
+	key     string
+	who     matcher
 	domains map[string]int // where pods that carry the term are
 }
 
 // topology keeps every count that placements depend on.
 type topology struct {
 	namespaces map[string]map[string]string
+	sites      []*nodeSite
+	kinds      []podKind // different labels among the pods on the sites
 	groups     map[string]*group
 	repels     map[string]*repulsion
-	// placed are the pods that are bound or promised, with the labels of their nodes; groups that are
-	// asked for later count over them.
-	placed []located
+	filters    map[string]*nodeFilter
+	// spreads are the groups with a filter, in the order in which they were made.
+	spreads []*group
 }
 
-type located struct {
-	pod    *corev1.Pod
-	domain func(key string) (string, bool)
+// nodeSite is a node of the snapshot as topology sees it.
+type nodeSite struct {
+	node *cluster.Node
+	reqs requirement.Set
+}
+
+// domain tells the node's value of a key, as far as it is decided; the host name falls back to the
+// node's name.
+func (n *nodeSite) domain(key string) (string, bool) {
+	if value, ok := n.node.Labels[key]; ok {
+		return value, true
+	}
+	if key == corev1.LabelHostname {
+		return n.node.Key(), true
+	}
+	return n.reqs.Get(key).Single()
+}
+
+// podKind is the pods on the snapshot's nodes with the same namespace and labels.
+type podKind struct {
+	pod   *corev1.Pod // one of them
+	going bool        // being deleted
+	at    []presence
+}
+
+type presence struct {
+	site  *nodeSite
+	count int
 }
 
 func newTopology(snapshot *cluster.Snapshot) *topology {
-	t := &topology{namespaces: snapshot.NamespaceLabels, groups: map[string]*group{}, repels: map[string]*repulsion{}}
+	t := &topology{
+		namespaces: snapshot.NamespaceLabels, groups: map[string]*group{}, repels: map[string]*repulsion{}, filters: map[string]*nodeFilter{},
+	}
+	index := map[string]int{}
 	for _, node := range snapshot.Nodes {
-		domain := domainOf(node)
+		site := &nodeSite{node: node, reqs: node.Requirements}
+		t.sites = append(t.sites, site)
 		for _, pods := range [][]*corev1.Pod{node.Pods, node.Promised} {
 			for _, pod := range pods {
-				if pod.DeletionTimestamp != nil {
-					continue
-				}
-				t.placed = append(t.placed, located{pod, domain})
+				t.note(pod, site, index)
 			}
 		}
-	}
-	for _, l := range t.placed {
-		t.addRepulsions(l)
 	}
 	return t
 }
 
-// domainOf tells the domain of a node for any key; the host name falls back to the node's name.
-func domainOf(node *cluster.Node) func(key string) (string, bool) {
-	return func(key string) (string, bool) {
-		if value, ok := node.Labels[key]; ok {
-			return value, true
+// note counts a pod that is on a node of the snapshot.
+func (t *topology) note(pod *corev1.Pod, site *nodeSite, index map[string]int) {
+	id := kindID(pod)
+	i, ok := index[id]
+	if !ok {
+		i = len(t.kinds)
+		index[id] = i
+		t.kinds = append(t.kinds, podKind{pod: pod, going: pod.DeletionTimestamp != nil})
+	}
+	kind := &t.kinds[i]
+	if last := len(kind.at) - 1; last >= 0 && kind.at[last].site == site {
+		kind.at[last].count++
+	} else {
+		kind.at = append(kind.at, presence{site, 1})
+	}
+	for _, term := range antiAffinityTerms(pod) {
+		if domain, ok := site.domain(requirement.NormalizeKey(term.TopologyKey)); ok {
+			t.repulsionOf(term, pod).domains[domain]++
 		}
-		if key == corev1.LabelHostname {
-			return node.Key(), true
-		}
-		return node.Requirements.Get(key).Single()
 	}
 }
 
-// groupFor returns the shared counts for key, namespaces and selector.
-func (t *topology) groupFor(key string, namespaces map[string]bool, selector labels.Selector) *group {
-	id := groupID(key, namespaces, selector)
+func kindID(pod *corev1.Pod) string {
+	var b strings.Builder
+	b.WriteString(pod.Namespace)
+	if pod.DeletionTimestamp != nil {
+		b.WriteByte('!')
+	}
+	for _, key := range slices.Sorted(maps.Keys(pod.Labels)) {
+		b.WriteByte(0)
+		b.WriteString(key)
+		b.WriteByte('=')
+		b.WriteString(pod.Labels[key])
+	}
+	return b.String()
+}
+
+// groupOf returns the shared counts of a key, matchers and filter.
+func (t *topology) groupOf(key string, who []matcher, filter *nodeFilter) *group {
+	id := key
+	for _, m := range who {
+		id += "\x00" + m.id
+	}
+	if filter != nil {
+		id += "\x01" + filter.id
+	}
 	if g, ok := t.groups[id]; ok {
 		return g
 	}
-	g := &group{key: key, namespaces: namespaces, selector: selector, counts: map[string]int{}}
-	for _, l := range t.placed {
-		if g.matches(l.pod) {
-			if domain, ok := l.domain(key); ok {
-				g.counts[domain]++
+	g := &group{key: key, who: who, filter: filter, counts: map[string]int{}}
+	for i := range t.kinds {
+		kind := &t.kinds[i]
+		if !g.matches(kind.pod) || (filter != nil && kind.going) {
+			continue
+		}
+		for _, p := range kind.at {
+			if domain, ok := p.site.domain(key); ok && (filter == nil || filter.passesNode(p.site.node)) {
+				g.counts[domain] += p.count
+				g.total += p.count
 			}
 		}
+	}
+	if filter != nil {
+		for _, site := range t.sites {
+			if domain, ok := site.domain(key); ok && filter.passesNode(site.node) {
+				g.counts[domain] += 0
+			}
+		}
+		t.spreads = append(t.spreads, g)
 	}
 	t.groups[id] = g
 	return g
 }
 
-func groupID(key string, namespaces map[string]bool, selector labels.Selector) string {
-	id := key + "|" + selector.String() + "|"
-	if namespaces == nil {
-		return id + "*"
+func (t *topology) repulsionOf(term corev1.PodAffinityTerm, pod *corev1.Pod) *repulsion {
+	key, who := requirement.NormalizeKey(term.TopologyKey), t.matcherOf(term, pod)
+	id := key + "\x00" + who.id
+	r := t.repels[id]
+	if r == nil {
+		r = &repulsion{key: key, who: who, domains: map[string]int{}}
+		t.repels[id] = r
 	}
-	names := make([]string, 0, len(namespaces))
-	for n := range namespaces {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	for _, n := range names {
-		id += n + ","
-	}
-	return id
+	return r
 }
 
-// rulesOf reads the required constraints of the class.
-func (t *topology) rulesOf(pod *corev1.Pod) []*rule {
-	var rules []*rule
-	for _, c := range pod.Spec.TopologySpreadConstraints {
-		if c.WhenUnsatisfiable != corev1.DoNotSchedule {
-			continue
-		}
-		g := t.groupFor(requirement.NormalizeKey(c.TopologyKey), map[string]bool{pod.Namespace: true}, selectorOf(c.LabelSelector, c.MatchLabelKeys, nil, pod))
-		r := &rule{
-			kind: spreadRule, group: g, maxSkew: int(c.MaxSkew), self: g.matches(pod),
-			honorNodes: c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor,
-			honorTaint: c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == corev1.NodeInclusionPolicyHonor,
-		}
-		if c.MinDomains != nil {
-			r.minDomains = int(*c.MinDomains)
-		}
-		rules = append(rules, r)
-	}
-	for _, term := range affinityTerms(pod) {
-		g := t.termGroup(term, pod)
-		rules = append(rules, &rule{kind: affinityRule, group: g, self: g.matches(pod)})
-	}
-	for _, term := range antiAffinityTerms(pod) {
-		g := t.termGroup(term, pod)
-		rules = append(rules, &rule{kind: antiRule, group: g, self: g.matches(pod)})
-	}
-	return rules
-}
-
-func affinityTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
-	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAffinity == nil {
-		return nil
-	}
-	return pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-}
-
-func antiAffinityTerms(pod *corev1.Pod) []corev1.PodAffinityTerm {
-	if pod.Spec.Affinity == nil || pod.Spec.Affinity.PodAntiAffinity == nil {
-		return nil
-	}
-	return pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-}
-
-func (t *topology) termGroup(term corev1.PodAffinityTerm, pod *corev1.Pod) *group {
-	selector := selectorOf(term.LabelSelector, term.MatchLabelKeys, term.MismatchLabelKeys, pod)
-	return t.groupFor(requirement.NormalizeKey(term.TopologyKey), t.termNamespaces(term, pod), selector)
-}
-
-// termNamespaces is nil for all namespaces.
-func (t *topology) termNamespaces(term corev1.PodAffinityTerm, pod *corev1.Pod) map[string]bool {
-	out := map[string]bool{}
-	for _, n := range term.Namespaces {
-		out[n] = true
-	}
-	if term.NamespaceSelector != nil {
-		if len(term.NamespaceSelector.MatchLabels) == 0 && len(term.NamespaceSelector.MatchExpressions) == 0 {
-			return nil
-		}
-		selector, err := metav1.LabelSelectorAsSelector(term.NamespaceSelector)
-		if err == nil {
-			for name, set := range t.namespaces {
-				if selector.Matches(labels.Set(set)) {
-					out[name] = true
-				}
-			}
-		}
-		return out
-	}
-	if len(out) == 0 {
-		out[pod.Namespace] = true
-	}
-	return out
-}
-
-// selectorOf builds the selector; nil and invalid ones match nothing.
-func selectorOf(s *metav1.LabelSelector, matchKeys, mismatchKeys []string, pod *corev1.Pod) labels.Selector {
-	if s == nil {
-		return labels.Nothing()
-	}
-	merged := s.DeepCopy()
-	for op, keys := range map[metav1.LabelSelectorOperator][]string{metav1.LabelSelectorOpIn: matchKeys, metav1.LabelSelectorOpNotIn: mismatchKeys} {
-		for _, key := range keys {
-			if value, ok := pod.Labels[key]; ok {
-				merged.MatchExpressions = append(merged.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: op, Values: []string{value}})
-			}
+// link finds, once all groups are known, which of them the pods of a class change.
+func (t *topology) link(c *class) {
+	for _, id := range slices.Sorted(maps.Keys(t.groups)) {
+		if g := t.groups[id]; g.matches(c.pod) {
+			c.counted = append(c.counted, g)
 		}
 	}
-	selector, err := metav1.LabelSelectorAsSelector(merged)
-	if err != nil {
-		return labels.Nothing()
-	}
-	return selector
-}
-
-// addRepulsions notes the anti-affinity terms of a pod that is placed.
-func (t *topology) addRepulsions(l located) {
-	for _, term := range antiAffinityTerms(l.pod) {
-		key := requirement.NormalizeKey(term.TopologyKey)
-		domain, ok := l.domain(key)
-		if !ok {
-			continue
+	for _, term := range antiAffinityTerms(c.pod) {
+		if r := t.repulsionOf(term, c.pod); !slices.Contains(c.repels, r) {
+			c.repels = append(c.repels, r)
 		}
-		selector := selectorOf(term.LabelSelector, term.MatchLabelKeys, term.MismatchLabelKeys, l.pod)
-		namespaces := t.termNamespaces(term, l.pod)
-		id := groupID(key, namespaces, selector)
-		r := t.repels[id]
-		if r == nil {
-			r = &repulsion{group: &group{key: key, namespaces: namespaces, selector: selector}, domains: map[string]int{}}
-			t.repels[id] = r
-		}
-		r.domains[domain]++
 	}
 }
 
-// place counts a pod that was put somewhere in this solve.
-func (t *topology) place(pod *corev1.Pod, domain func(key string) (string, bool)) {
-	l := located{pod, domain}
-	t.placed = append(t.placed, l)
-	for _, g := range t.groups {
-		if g.matches(pod) {
-			if d, ok := domain(g.key); ok {
-				g.counts[d]++
-			}
+// linkRepulsions finds, once all repulsions are known, which of them keep the class away, and which keys
+// must be decided where its pods go.
+func (t *topology) linkRepulsions(c *class) {
+	for _, id := range slices.Sorted(maps.Keys(t.repels)) {
+		if r := t.repels[id]; r.who.matches(c.pod) {
+			c.repelledBy = append(c.repelledBy, r)
+			c.selfRepelled = c.selfRepelled || slices.Contains(c.repels, r)
 		}
 	}
-	t.addRepulsions(l)
-}
-
-// repelledFrom returns the domains by key that existing anti-affinity keeps the pod out of.
-func (t *topology) repelledFrom(pod *corev1.Pod) map[string]map[string]bool {
-	var out map[string]map[string]bool
-	for _, r := range t.repels {
-		if !r.group.matches(pod) {
-			continue
-		}
-		if out == nil {
-			out = map[string]map[string]bool{}
-		}
-		if out[r.group.key] == nil {
-			out[r.group.key] = map[string]bool{}
-		}
-		for d := range r.domains {
-			out[r.group.key][d] = true
-		}
-	}
-	return out
-}
-
-// counted lists the keys, other than the host name, for which some group counts the class's pods: the
-// domain of their node must be decided when they are placed.
-func (t *topology) counted(c *class) []string {
-	var keys []string
 	note := func(key string) {
-		if key != corev1.LabelHostname && !slices.Contains(keys, key) {
-			keys = append(keys, key)
+		if key != corev1.LabelHostname && !slices.Contains(c.keys, key) {
+			c.keys = append(c.keys, key)
 		}
 	}
-	for _, g := range t.groups {
-		if g.matches(c.pod) {
-			note(g.key)
-		}
+	for _, g := range c.counted {
+		note(g.key)
 	}
 	for _, r := range c.rules {
 		note(r.group.key)
 	}
-	for _, term := range antiAffinityTerms(c.pod) {
-		note(requirement.NormalizeKey(term.TopologyKey))
+	for _, r := range slices.Concat(c.repels, c.repelledBy) {
+		note(r.key)
 	}
-	slices.Sort(keys)
-	return keys
+	slices.Sort(c.keys)
 }
 
-// allows reports whether one more pod of the class may go into the domain. eligible are the domains in
-// which the class could land at all, for the minimum of a spread.
-func (r *rule) allows(domain string, eligible []string) bool {
-	n := r.group.counts[domain]
-	switch r.kind {
-	case antiRule:
-		return n == 0
-	case affinityRule:
-		return n > 0 || (r.self && r.group.total() == 0)
+// place counts n pods of the class that were put on a place.
+func (t *topology) place(c *class, n int, p place) {
+	for _, g := range c.counted {
+		if g.filter != nil && !p.passes(g.filter) {
+			continue
+		}
+		if domain, ok := p.domain(g.key); ok {
+			g.counts[domain] += n
+			g.total += n
+		}
 	}
-	extra := 0
-	if r.self {
-		extra = 1
+	for _, r := range c.repels {
+		if domain, ok := p.domain(r.key); ok {
+			r.domains[domain] += n
+		}
 	}
-	return n+extra-r.least(eligible) <= r.maxSkew
 }
 
-// least is the global minimum of a spread: 0 for hosts, since a new one can always be made, and while
-// there are fewer domains than minDomains.
-func (r *rule) least(eligible []string) int {
-	if r.group.key == corev1.LabelHostname || len(eligible) < r.minDomains {
-		return 0
+// open makes the domains of a new node known to the spreads that count it.
+func (t *topology) open(p place) {
+	for _, g := range t.spreads {
+		if domain, ok := p.domain(g.key); ok && p.passes(g.filter) {
+			g.counts[domain] += 0
+		}
 	}
-	least := math.MaxInt
-	for _, d := range eligible {
-		least = min(least, r.group.counts[d])
-	}
-	if least == math.MaxInt {
-		return 0
-	}
-	return least
 }
 
-func (g *group) total() int {
-	n := 0
-	for _, c := range g.counts {
-		n += c
+// place is where pods can be: a node of the snapshot or an open claim.
+type place interface {
+	domain(key string) (string, bool)
+	passes(f *nodeFilter) bool
+}
+
+// matcher is a label selector with its namespaces.
+type matcher struct {
+	id         string
+	namespaces map[string]bool // nil means all
+	selector   labels.Selector
+}
+
+func (m matcher) matches(pod *corev1.Pod) bool {
+	return (m.namespaces == nil || m.namespaces[pod.Namespace]) && m.selector.Matches(labels.Set(pod.Labels))
+}
+
+func newMatcher(namespaces map[string]bool, selector labels.Selector) matcher {
+	id := "*"
+	if namespaces != nil {
+		id = strings.Join(slices.Sorted(maps.Keys(namespaces)), ",")
 	}
-	return n
+	text := selector.String()
+	if text == "" && !selector.Empty() {
+		text = "!" // matches nothing; one that matches everything has no text either
+	}
+	return matcher{id: id + "|" + text, namespaces: namespaces, selector: selector}
+}
+
+// nodeFilter is what the inclusion policies of a spread and the keys of all spreads of the pod say about
+// nodes: where they fail, neither the node's pods nor its domain count.
+type nodeFilter struct {
+	id     string
+	keys   []string
+	terms  []term      // nodeAffinityPolicy Honor
+	honors *corev1.Pod // nodeTaintsPolicy Honor: whose tolerations count
+	nodes  map[*cluster.Node]bool
+	shapes map[*shape]bool
+}
+
+func (f *nodeFilter) passesNode(node *cluster.Node) bool {
+	passes, known := f.nodes[node]
+	if !known {
+		passes = f.judge(func(key string) bool {
+			_, ok := (&nodeSite{node: node, reqs: node.Requirements}).domain(key)
+			return ok
+		}, node.Requirements, node.Taints)
+		f.nodes[node] = passes
+	}
+	return passes
+}
+
+func (f *nodeFilter) passesShape(sh *shape) bool {
+	passes, known := f.shapes[sh]
+	if !known {
+		reqs := sh.reqs
+		if len(f.terms) > 0 {
+			reqs = reqs.Clone()
+			for i := range sh.types.all() { // labels of types: one speaks for all, pods that care pin them
+				for key, r := range sh.pool.candidates[i].reqs {
+					if _, decided := reqs[key]; !decided {
+						reqs[key] = r
+					}
+				}
+				break
+			}
+		}
+		passes = f.judge(func(string) bool { return true }, reqs, sh.pool.Spec.Template.Spec.Taints)
+		f.shapes[sh] = passes
+	}
+	return passes
+}
+
+func (f *nodeFilter) judge(has func(key string) bool, labels requirement.Set, taints []corev1.Taint) bool {
+	for _, key := range f.keys {
+		if key != corev1.LabelHostname && !has(key) {
+			return false
+		}
+	}
+	if f.honors != nil && untolerated(f.honors, taints) != nil {
+		return false
+	}
+	return f.terms == nil || compatibleWithAny(labels, f.terms, nil)
 }

@@ -1,0 +1,114 @@
+package solver
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
+	"github.com/berth-dev/berth/provisioner/requirement"
+)
+
+// A claim keeps the types whose price is at most priceSlack times that of its cheapest one, or the first
+// minTypes, whichever is more. The launch may take any of them, by what the cloud has most of: fewer
+// would make spot capacity hard to get, dearer ones would make the plan's price a wish.
+const (
+	priceSlack = 1.5
+	minTypes   = 15
+)
+
+// priced is a type of a claim with its cheapest offering.
+type priced struct {
+	c     *candidate
+	offer *offer
+}
+
+// finish chooses the types that the launch may pick from, cheapest first. The first one need not be the
+// type that was chosen when the claim was opened: what is on it now may fit a cheaper one.
+func (o *openClaim) finish(maxTypes int) (Claim, []priced) {
+	able := o.able(o.shape)
+	list := make([]priced, len(able))
+	for i, c := range able {
+		list[i] = priced{c, c.best(o.shape.kinds)}
+	}
+	slices.SortFunc(list, func(a, b priced) int {
+		return cmp.Or(cmp.Compare(a.offer.Price, b.offer.Price), strings.Compare(a.c.it.Name, b.c.it.Name))
+	})
+	keep := min(len(list), maxTypes)
+	for i, p := range list[:keep] {
+		if i >= minTypes && p.offer.Price > list[0].offer.Price*priceSlack && (!o.shape.demands || shortOfValues(o.shape.reqs, able[:i]) == "") {
+			keep = i
+			break
+		}
+	}
+	list = list[:keep]
+	out := Claim{Pool: o.shape.pool.Name, Requirements: o.shape.reqs, Pods: o.pods}
+	least := list[0].c.load
+	for _, p := range list {
+		out.Types = append(out.Types, p.c.it)
+		least = least.Min(p.c.load)
+	}
+	out.Requests = o.requests.Add(least)
+	first := list[0]
+	out.Cheapest = Choice{Type: first.c.it.Name, Zone: first.offer.Zone, CapacityType: first.offer.CapacityType, Price: first.offer.Price}
+	return out, list
+}
+
+// shortOfValues says which minValues demands the types do not meet, "" for none.
+func shortOfValues(reqs requirement.Set, types []*candidate) string {
+	for _, key := range reqs.Keys() {
+		want := reqs[key].MinValues()
+		if want == 0 {
+			continue
+		}
+		values := map[string]bool{}
+		for _, t := range types {
+			for _, v := range t.reqs.Get(key).Values() {
+				values[v] = true
+			}
+		}
+		if len(values) < want {
+			return fmt.Sprintf("minValues requirement is not met for label %q: %d of %d values", key, len(values), want)
+		}
+	}
+	return ""
+}
+
+// virtualNode is the Node that the claim's cheapest offering would become, with the daemons that it would
+// run. Its allocatable is what the tightest of the claim's types leaves beside its own daemons, so that
+// what fits there fits on any of them.
+func (o *openClaim) virtualNode(claim Claim, types []priced) (*corev1.Node, []*corev1.Pod) {
+	p, first := o.shape.pool, types[0]
+	labels := map[string]string{}
+	maps.Copy(labels, first.c.it.Requirements.Labels())
+	maps.Copy(labels, first.offer.Requirements.Labels())
+	maps.Copy(labels, claim.Requirements.Labels())
+	maps.Copy(labels, p.Spec.Template.Labels)
+	labels[corev1.LabelHostname] = o.id
+	labels[corev1.LabelInstanceTypeStable], labels[karpv1.LabelCapacityType] = claim.Cheapest.Type, claim.Cheapest.CapacityType
+	if claim.Cheapest.Zone != "" {
+		labels[corev1.LabelTopologyZone] = claim.Cheapest.Zone
+	}
+	for key, r := range claim.Requirements {
+		if _, ok := labels[key]; !ok && !requirement.IsWellKnown(key) {
+			if value, ok := r.Any(0); ok {
+				labels[key] = value
+			}
+		}
+	}
+	free, capacity := first.c.free, first.c.it.Capacity
+	for _, t := range types[1:] {
+		free, capacity = free.Min(t.c.free), capacity.Min(t.c.it.Capacity)
+	}
+	allocatable := free.Add(first.c.load)
+	node := &corev1.Node{}
+	node.Name, node.Labels = o.id, labels
+	node.Annotations = maps.Clone(p.Spec.Template.Annotations)
+	node.Spec.Taints = slices.Clone(p.Spec.Template.Spec.Taints)
+	node.Status.Allocatable, node.Status.Capacity = allocatable.ToList(), capacity.Max(allocatable).ToList()
+	return node, first.c.daemons
+}
