@@ -263,16 +263,32 @@ func (c *Controller) writeStatus(ctx context.Context, before, claim *karpv1.Node
 	if err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
-	c.tellTransitions(before, updated)
+	c.tellTransitions(ctx, before, updated)
 	if c.Hooks.Tracked != nil {
 		c.Hooks.Tracked(updated)
 	}
 	return nil
 }
 
-func (c *Controller) tellTransitions(before, after *karpv1.NodeClaim) {
+// tellTransitions tells of each step once: after the write that a stale copy could not have made.
+func (c *Controller) tellTransitions(ctx context.Context, before, after *karpv1.NodeClaim) {
 	for _, t := range condition.Transitions(before.Status.Conditions, after.Status.Conditions) {
 		c.Events.Transition(after, t.Before, t.Now)
+		if t.Now.Status != metav1.ConditionTrue {
+			continue
+		}
+		logger := klog.LoggerWithValues(klog.FromContext(ctx), "node", klog.KRef("", after.Status.NodeName), "providerID", after.Status.ProviderID)
+		switch t.Now.Type {
+		case karpv1.ConditionLaunched:
+			logger.Info("Launched NodeClaim", "instanceType", after.Labels[corev1.LabelInstanceTypeStable],
+				"zone", after.Labels[corev1.LabelTopologyZone], "capacityType", after.Labels[karpv1.LabelCapacityType])
+		case karpv1.ConditionRegistered:
+			logger.Info("Registered NodeClaim")
+			c.registration(after, true)
+			c.metrics.nodesCreated.WithLabelValues(after.Labels[karpv1.LabelNodePool], after.Labels[corev1.LabelTopologyZone]).Inc()
+		case karpv1.ConditionInitialized:
+			logger.Info("Initialized NodeClaim")
+		}
 	}
 }
 

@@ -121,9 +121,6 @@ func (c *Controller) launched(ctx context.Context, claim *karpv1.NodeClaim, inst
 	claim.Status.ProviderID, claim.Status.ImageID = instance.ProviderID, instance.ImageID
 	claim.Status.Capacity, claim.Status.Allocatable = instance.Capacity, instance.Allocatable
 	c.mark(claim, karpv1.ConditionLaunched, metav1.ConditionTrue, karpv1.ConditionLaunched, "")
-	klog.FromContext(ctx).Info("Launched NodeClaim", "providerID", instance.ProviderID,
-		"instanceType", claim.Labels["node.kubernetes.io/instance-type"], "zone", claim.Labels["topology.kubernetes.io/zone"],
-		"capacityType", claim.Labels[karpv1.LabelCapacityType])
 	c.tellName(ctx, claim, instance.NodeName)
 	return nil
 }

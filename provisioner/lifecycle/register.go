@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
-	"k8s.io/klog/v2"
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/state"
@@ -67,9 +66,6 @@ func (c *Controller) register(ctx context.Context, claim *karpv1.NodeClaim) (tim
 	claim.Status.NodeName = node.Name
 	c.mark(claim, karpv1.ConditionRegistered, metav1.ConditionTrue, karpv1.ConditionRegistered, "")
 	c.tellName(ctx, claim, node.Name)
-	c.registration(claim, true)
-	c.metrics.nodesCreated.WithLabelValues(claim.Labels[karpv1.LabelNodePool], node.Labels[corev1.LabelTopologyZone]).Inc()
-	klog.FromContext(ctx).Info("Registered NodeClaim", "node", klog.KObj(node), "providerID", claim.Status.ProviderID)
 	return 0, nil
 }
 
@@ -176,7 +172,6 @@ func (c *Controller) initialize(ctx context.Context, claim *karpv1.NodeClaim) (t
 		return 0, fmt.Errorf("mark node %s as initialized: %w", node.Name, err)
 	}
 	c.mark(claim, karpv1.ConditionInitialized, metav1.ConditionTrue, karpv1.ConditionInitialized, "")
-	klog.FromContext(ctx).Info("Initialized NodeClaim", "node", klog.KObj(node))
 	return 0, nil
 }
 

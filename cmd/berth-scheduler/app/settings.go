@@ -21,7 +21,7 @@ type Settings struct {
 	BatchIdleDuration, BatchMaxDuration time.Duration
 	PreferencePolicy                    config.PreferencePolicy
 	MinValuesPolicy                     config.MinValuesPolicy
-	NodeCap                             int     // most nodes of ours in the cluster; 0 means no cap
+	NodeCap                             int     // most nodes in the cluster; 0 means the default of package launch
 	NodeCost                            float64 // USD per hour and node beside the instance
 	LeaseName, LeaseNamespace           string
 	VMMemoryOverheadPercent             float64
@@ -40,7 +40,7 @@ func (s *Settings) addFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&s.BatchMaxDuration, "batch-max-duration", s.BatchMaxDuration, "A batch of pods closes at the latest after this time. Default: the plugin's batchMaxDuration, 1s. Environment: BATCH_MAX_DURATION.")
 	fs.StringVar(&s.preferencePolicyText, "preference-policy", s.preferencePolicyText, "What preferences of pods count for when nodes are bought: Guide, Respect or Ignore. Default: the plugin's preferencePolicy, Guide. Environment: PREFERENCE_POLICY.")
 	fs.StringVar(&s.minValuesText, "min-values-policy", s.minValuesText, "What happens when minValues cannot be met: Strict or BestEffort. Default: the plugin's minValuesPolicy, Strict. Environment: MIN_VALUES_POLICY.")
-	fs.IntVar(&s.NodeCap, "node-cap", s.NodeCap, "Most nodes that may be bought for the cluster at a time; 0 means no cap. Environment: NODE_CAP.")
+	fs.IntVar(&s.NodeCap, "node-cap", s.NodeCap, "With this many nodes in the cluster nothing more is bought; 0 means 10000. Environment: NODE_CAP.")
 	fs.Float64Var(&s.NodeCost, "node-cost", s.NodeCost, "What a node costs per hour beside its instance (disk, addresses, agents), in USD. Environment: NODE_COST.")
 	fs.StringVar(&s.LeaseName, "provisioner-lease-name", s.LeaseName, "Lease that whoever buys nodes holds. Karpenter's, so that both never act at once. Environment: LEADER_ELECTION_NAME.")
 	fs.StringVar(&s.LeaseNamespace, "provisioner-lease-namespace", s.LeaseNamespace, "Namespace of that Lease; a live holder in any namespace blocks buying. Environment: LEADER_ELECTION_NAMESPACE.")
@@ -134,7 +134,7 @@ func (s *Settings) validate() error {
 	check(oneOf(s.PreferencePolicy, config.PreferenceGuide, config.PreferenceRespect, config.PreferenceIgnore),
 		"preference-policy", s.PreferencePolicy, "use Guide, Respect or Ignore")
 	check(oneOf(s.MinValuesPolicy, config.MinValuesStrict, config.MinValuesBestEffort), "min-values-policy", s.MinValuesPolicy, "use Strict or BestEffort")
-	check(s.NodeCap >= 0, "node-cap", s.NodeCap, "use 0 for no cap, or a number of nodes")
+	check(s.NodeCap >= 0, "node-cap", s.NodeCap, "use 0 for the default, or a number of nodes")
 	check(s.NodeCost >= 0, "node-cost", s.NodeCost, "use an amount in USD per hour, 0 or more")
 	check(s.LeaseName != "", "provisioner-lease-name", s.LeaseName, "name a Lease; Karpenter's is karpenter-leader-election")
 	check(s.LeaseNamespace != "", "provisioner-lease-namespace", s.LeaseNamespace, "name a namespace, for example kube-system")
