@@ -141,7 +141,7 @@ func (s *solve) weigh(c *class, d domains, sh *shape, cand *candidate, count int
 		return nil
 	}
 	if len(c.keys) > 0 {
-		if sh = sh.evened(cand, c.soft).pinned(cand, c.keys); !s.lets(c, d, shapePlace{sh, newHost}, true) {
+		if sh = sh.evened(cand, c.soft).pinned(cand, c.keys).settled(cand, c.counted); !s.lets(c, d, shapePlace{sh, newHost}, true) {
 			return nil
 		}
 	}

@@ -187,7 +187,7 @@ func (s *solve) slot(c *class, o *openClaim, d domains) *shape {
 			if !v.can(o.chosen) || o.price(v) > limit {
 				continue
 			}
-			v = v.pinned(o.chosen, c.keys)
+			v = v.pinned(o.chosen, c.keys).settled(o.chosen, c.counted)
 			if v.demands && shortOfValues(v.reqs, o.able(v)) != "" {
 				continue
 			}

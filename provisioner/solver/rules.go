@@ -88,10 +88,11 @@ func (t *topology) spreadRules(c *class) []*rule {
 
 // filterOf returns the shared filter of a spread constraint.
 func (t *topology) filterOf(c *class, s corev1.TopologySpreadConstraint, keys []string) *nodeFilter {
-	f := &nodeFilter{keys: keys, nodes: map[*cluster.Node]bool{}, shapes: map[*shape]bool{}, id: strings.Join(keys, ",")}
+	f := &nodeFilter{keys: keys, nodes: map[*cluster.Node]bool{}, shapes: map[*shape]verdict{}, id: strings.Join(keys, ",")}
 	honors := s.NodeAffinityPolicy == nil || *s.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
 	if demands := len(c.terms) != 1 || len(c.terms[0].set) > 0; honors && demands {
 		f.terms = append([]term{}, c.terms...)
+		f.id += "\x03" // no term at all is a demand, too: nothing meets it
 		for _, term := range c.terms {
 			f.id += "\x00" + term.key
 		}

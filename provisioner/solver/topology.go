@@ -283,7 +283,7 @@ type nodeFilter struct {
 	terms  []term      // nodeAffinityPolicy Honor
 	honors *corev1.Pod // nodeTaintsPolicy Honor: whose tolerations count
 	nodes  map[*cluster.Node]bool
-	shapes map[*shape]bool
+	shapes map[*shape]verdict
 }
 
 func (f *nodeFilter) passesNode(node *cluster.Node) bool {
@@ -298,25 +298,97 @@ func (f *nodeFilter) passesNode(node *cluster.Node) bool {
 	return passes
 }
 
-func (f *nodeFilter) passesShape(sh *shape) bool {
-	passes, known := f.shapes[sh]
+// verdict says whether a filter lets pods on a new node count.
+type verdict int8
+
+const (
+	unsure verdict = iota // it depends on which type is launched
+	never
+	always
+)
+
+func (f *nodeFilter) passesShape(sh *shape) bool { return f.ofShape(sh) != never }
+
+// ofShape judges what a new node may still become.
+func (f *nodeFilter) ofShape(sh *shape) verdict {
+	v, known := f.shapes[sh]
 	if !known {
-		reqs := sh.reqs
-		if len(f.terms) > 0 {
-			reqs = reqs.Clone()
-			for i := range sh.types.all() { // labels of types: one speaks for all, pods that care pin them
-				for key, r := range sh.pool.candidates[i].reqs {
-					if _, decided := reqs[key]; !decided {
-						reqs[key] = r
-					}
-				}
-				break
+		v = f.judgeShape(sh)
+		f.shapes[sh] = v
+	}
+	return v
+}
+
+func (f *nodeFilter) judgeShape(sh *shape) verdict {
+	if f.honors != nil && untolerated(f.honors, sh.pool.Spec.Template.Spec.Taints) != nil {
+		return never
+	}
+	if f.terms == nil {
+		return always
+	}
+	out := never
+	for _, t := range f.terms {
+		next := sh.with(t)
+		switch {
+		case next == nil:
+			continue
+		case next.kinds == sh.kinds && slices.Equal(next.types, sh.types) && sh.settles(t):
+			return always
+		}
+		out = unsure
+	}
+	return out
+}
+
+// settles reports whether the term says nothing about custom labels that the shape leaves open.
+func (sh *shape) settles(t term) bool {
+	for key, r := range t.set {
+		have, defined := sh.reqs[key]
+		if !requirement.IsWellKnown(key) && defined && have.Intersection(r).Signature() != have.Signature() {
+			return false
+		}
+	}
+	return true
+}
+
+// settled narrows the shape so that every group that counts the class knows whether pods there count.
+func (sh *shape) settled(c *candidate, counted []*group) *shape {
+	for _, g := range counted {
+		if g.filter == nil || g.filter.ofShape(sh) != unsure {
+			continue
+		}
+		sh = sh.decided(c, g.filter.terms)
+	}
+	return sh
+}
+
+// decided narrows the shape to a term that the candidate's cheapest offering satisfies, else to that
+// offering's and the candidate's own labels.
+func (sh *shape) decided(c *candidate, terms []term) *shape {
+	best := c.best(sh.kinds)
+	if best == nil {
+		return sh
+	}
+	for _, t := range terms {
+		if next := sh.with(t); next != nil && next.can(c) && next.kinds.has(best.kind) {
+			return next
+		}
+	}
+	for _, t := range terms {
+		for _, key := range t.set.Keys() {
+			value, ok := best.Requirements.Get(key).Single()
+			if !ok {
+				value, ok = c.reqs.Get(key).Single()
+			}
+			if !ok {
+				continue
+			}
+			if next := sh.at(key, value); next != nil {
+				sh = next
 			}
 		}
-		passes = f.judge(func(string) bool { return true }, reqs, sh.pool.Spec.Template.Spec.Taints)
-		f.shapes[sh] = passes
 	}
-	return passes
+	return sh
 }
 
 func (f *nodeFilter) judge(has func(key string) bool, labels requirement.Set, taints []corev1.Taint) bool {
