@@ -105,8 +105,8 @@ func runFile(ctx context.Context, path string, options Options) []result {
 		return []result{{Verdict: fail, ID: filepath.Base(path), Title: "not a case", Why: err.Error()}}
 	}
 	r := result{ID: s.ID, Title: s.Title, simulated: s.simulated}
-	if len(s.blocking) > 0 {
-		r.Verdict, r.Why = skip, "not supported: "+strings.Join(s.blocking, "; ")
+	if r.Why = s.obstacle(); r.Why != "" {
+		r.Verdict = skip
 	} else {
 		r.Verdict, r.Why = runProcess(ctx, path, s.ID, options)
 	}
@@ -118,6 +118,18 @@ func runFile(ctx context.Context, path string, options Options) []result {
 		})
 	}
 	return results
+}
+
+// obstacle says why there is no use in running the scenario, and is empty when there is.
+func (s *scenario) obstacle() string {
+	switch {
+	case len(s.blocking) > 0:
+		return "not supported: " + strings.Join(s.blocking, "; ")
+	case s.expect.empty():
+		return "nothing of what it expects can be judged" + s.notJudged()
+	default:
+		return ""
+	}
 }
 
 // runProcess runs a case in a process of its own and returns its verdict.
@@ -178,11 +190,14 @@ func RunOne(ctx context.Context, out io.Writer, path string, timeout time.Durati
 	if err != nil {
 		return fmt.Errorf("parse case %s: %w", path, err)
 	}
+	r := result{Verdict: skip, ID: s.ID, Title: s.Title, Why: s.obstacle()}
+	if r.Why != "" {
+		return json.NewEncoder(out).Encode(r)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("it did not end in %s", timeout))
 	defer cancel()
 	begun := time.Now()
 	seen, err := s.run(ctx)
-	r := result{ID: s.ID, Title: s.Title}
 	r.Verdict, r.Why = s.verdict(seen, err, time.Since(begun))
 	return json.NewEncoder(out).Encode(r)
 }

@@ -3,6 +3,7 @@ package cases
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -121,6 +122,13 @@ type instanceCounts struct {
 type limitChange struct {
 	NodeClaims    int     `json:"nodeClaims"`
 	WithinSeconds float64 `json:"withinSeconds"`
+}
+
+// empty tells whether nothing is demanded that can be judged.
+func (e *expect) empty() bool {
+	rest := *e
+	rest.Variants, rest.OneOf, rest.Disrupt = nil, nil, nil
+	return reflect.DeepEqual(rest, expect{})
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

@@ -176,18 +176,21 @@ func parse(raw []byte) (*scenario, error) {
 		return nil, err
 	}
 	for i, raw := range f.When {
-		step, err := readStep(&blocking, fmt.Sprintf("when[%d]", i), raw)
+		st, err := readStep(&blocking, fmt.Sprintf("when[%d]", i), raw)
 		if err != nil {
 			return nil, err
 		}
-		s.steps = append(s.steps, step)
-		s.simulated = s.simulated || step.long
+		s.steps = append(s.steps, st)
+		s.simulated = s.simulated || st.long
 	}
 	if s.expect, err = readExpect(&unchecked, "expect", f.Expect); err != nil {
 		return nil, err
 	}
 	for _, v := range s.expect.Variants {
 		s.variants = append(s.variants, v.Name)
+	}
+	if s.expect.empty() && len(unchecked) == 0 && len(s.variants) == 0 {
+		return nil, errors.New("expect demands nothing")
 	}
 	s.checkForms(&blocking)
 	s.blocking, s.unchecked = blocking, unchecked
@@ -268,7 +271,8 @@ func (f *fields) decode(path string, raw []byte, out any) error {
 		return fmt.Errorf("read %s: %w", join(path, ""), err)
 	}
 	for _, e := range strict {
-		if field, ok := e.(kjson.FieldError); ok {
+		var field kjson.FieldError
+		if errors.As(e, &field) {
 			f.add(join(path, field.FieldPath()))
 		} else {
 			f.add(join(path, e.Error()))

@@ -89,6 +89,7 @@ func TestWhatIsNoCaseIsAnError(t *testing.T) {
 		"a key twice":              {"id: a\nid: b\n", "read YAML"},
 		"parts are missing":        {"id: a\ngiven: {pods: []}\n", "id, given, when and expect"},
 		"a step that is no object": {head("pods: []", "settle", "pending: []"), "read when[0]"},
+		"nothing is expected":      {head("pods: []", "{step: settle}", "{}"), "expect demands nothing"},
 		"an impossible amount":     {head("pods: [{name: a, requests: {cpu: much}}]", "{step: settle}", "pending: []"), "read given"},
 	}
 	for name, tc := range tests {
@@ -105,6 +106,25 @@ func TestPodNames(t *testing.T) {
 	two := 2
 	require.Equal(t, []string{"web"}, podSpec{Name: "web"}.names())
 	require.Equal(t, []string{"web-0", "web-1"}, podSpec{Name: "web", Count: &two}.names())
+}
+
+func TestScenariosOfWhichNothingCanBeSeenAreNotRun(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ text, want string }{
+		"all is supported":       {head("pods: []", "{step: settle}", "disrupt: []"), ""},
+		"a step is not":          {head("pods: []", "{step: sqs}", "disrupt: []"), "not supported: when[0]: step sqs"},
+		"no expectation is":      {head("pods: []", "{step: settle}", "orphans: {count: 0}"), "nothing of what it expects can be judged; not judged yet: expect.orphans"},
+		"one expectation is":     {head("pods: []", "{step: settle}", "{orphans: {count: 0}, pending: 0}"), ""},
+		"one of several will do": {head("pods: []", "{step: settle}", "oneOf: [{pending: 0}]"), ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := parse([]byte(tc.text))
+			require.NoError(t, err)
+			require.Equal(t, tc.want, s.obstacle())
+		})
+	}
 }
 
 func TestVariantsAreKept(t *testing.T) {

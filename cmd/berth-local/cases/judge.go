@@ -12,6 +12,7 @@ import (
 type observation struct {
 	claims    []claimSeen // created by the case, not those of given.nodes
 	pods      map[string]podSeen
+	refused   map[string]string   // pod to why its node's kubelet refused it, daemon pods included
 	podGroups map[string][]string // bare name of a pod entry to the names of its pods
 	nodes     map[string]nodeSeen // by the Node's name
 	texts     map[string]saidOf   // by Kind/name
@@ -44,8 +45,7 @@ type claimSeen struct {
 
 // podSeen is a pod that became pending in the case or was there before.
 type podSeen struct {
-	node   string // name of the Node; empty while it is unbound
-	failed string // why it failed on its node; empty if it did not
+	node string // name of the Node; empty while it is unbound
 }
 
 type nodeSeen struct {
@@ -74,10 +74,8 @@ func (o *observation) pending() []string {
 func judge(e *expect, o *observation) []string {
 	var wrong []string
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
-	for _, name := range slices.Sorted(maps.Keys(o.pods)) {
-		if why := o.pods[name].failed; why != "" {
-			complain("pod %s failed: %s", name, why)
-		}
+	for _, name := range slices.Sorted(maps.Keys(o.refused)) {
+		complain("pod %s failed: %s", name, o.refused[name])
 	}
 	if e.Launches != nil {
 		wrong = append(wrong, judgeLaunches(e.Launches, o)...)

@@ -119,7 +119,7 @@ func TestDisruptedClaimsAndRefusedPodsAreNeverFine(t *testing.T) {
 	t.Parallel()
 	o := seen()
 	o.claims[0].disrupted = true
-	o.pods["web-0"] = podSeen{node: "n1", failed: "OutOfcpu: too much"}
+	o.refused = map[string]string{"web-0": "OutOfcpu: too much"}
 	e := expectOf(t, "disrupt: []")
 	require.Equal(t, []string{"pod web-0 failed: OutOfcpu: too much", "NodeClaim c1 was disrupted, want none"}, judge(&e, o))
 }

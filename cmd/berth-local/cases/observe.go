@@ -3,6 +3,7 @@ package cases
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,7 +77,9 @@ func (r *runner) observeInstances(o *observation) {
 func (r *runner) observeTexts(ctx context.Context, o *observation) error {
 	say := func(key, reason, message string, events int) {
 		said := o.texts[key]
-		said.texts = append(said.texts, fromZones(reason+": "+message))
+		if text := fromZones(reason + ": " + message); !slices.Contains(said.texts, text) {
+			said.texts = append(said.texts, text)
+		}
 		said.events += events
 		o.texts[key] = said
 	}

@@ -24,6 +24,8 @@ type record struct {
 	claims map[string]claimSeen
 	before map[string]bool // claims that given.nodes asked for
 	pods   map[string]podSeen
+	// refused is why kubelets refused pods, by pod; daemon pods included, and pods that are gone.
+	refused map[string]string
 	// changed is when something of what settle waits for last changed.
 	changed time.Time
 	// unready counts NodeClaims that are neither initialized nor on their way out.
@@ -35,7 +37,7 @@ type record struct {
 }
 
 func newRecord() *record {
-	return &record{claims: map[string]claimSeen{}, before: map[string]bool{}, pods: map[string]podSeen{}, unready: map[string]bool{}, changed: time.Now()}
+	return &record{claims: map[string]claimSeen{}, before: map[string]bool{}, pods: map[string]podSeen{}, refused: map[string]string{}, unready: map[string]bool{}, changed: time.Now()}
 }
 
 // follow feeds the record until ctx ends; it returns once the watches run.
@@ -83,7 +85,7 @@ func (r *record) sawPod(pod *corev1.Pod, gone bool) {
 	defer r.mu.Unlock()
 	seen := podSeen{node: pod.Spec.NodeName}
 	if pod.Status.Phase == corev1.PodFailed {
-		seen.failed = pod.Status.Reason + ": " + pod.Status.Message
+		r.refused[pod.Name] = pod.Status.Reason + ": " + pod.Status.Message
 	}
 	old, known := r.pods[pod.Name]
 	switch {

@@ -348,6 +348,7 @@ func (r *runner) claimsAndPods() *observation {
 	o := &observation{
 		pods: map[string]podSeen{}, podGroups: map[string][]string{}, asked: r.asked, first: r.first,
 		mostClaims: r.record.mostClaims, mostBefore: r.record.mostBefore, counts: slices.Clone(r.record.counts),
+		refused: maps.Clone(r.record.refused),
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.record.claims)) {
 		if c := r.record.claims[name]; !r.record.before[name] {
