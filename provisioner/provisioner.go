@@ -91,9 +91,8 @@ func (o Options) Complete() (Options, error) {
 // Provisioner turns asks into nodes.
 type Provisioner struct {
 	Deps
-	options     Options
-	metrics     *metrics
-	responsible map[string]bool // scheduler names
+	options Options
+	metrics *metrics
 
 	asks      *batch.Batcher[types.UID, *corev1.Pod]
 	state     *state.State
@@ -116,14 +115,11 @@ func New(deps Deps, options Options) (*Provisioner, error) {
 	pods := deps.Core.Core().V1().Pods()
 	pools, claims := deps.Ours.Karpenter().V1().NodePools(), deps.Ours.Karpenter().V1().NodeClaims()
 	p := &Provisioner{
-		Deps: deps, options: options, metrics: newMetrics(deps.Registry, deps.Promises), responsible: map[string]bool{},
+		Deps: deps, options: options, metrics: newMetrics(deps.Registry, deps.Promises),
 		asks:      batch.New[types.UID, *corev1.Pod](options.Batch, deps.Clock),
 		podLister: pods.Lister(), poolLister: pools.Lister(), claimLister: claims.Lister(),
 		synced:  []cache.InformerSynced{pods.Informer().HasSynced, pools.Informer().HasSynced, claims.Informer().HasSynced},
 		changed: make(chan struct{}, 1), types: map[string]map[string]*catalog.InstanceType{},
-	}
-	for _, name := range options.SchedulerNames {
-		p.responsible[name] = true
 	}
 	var err error
 	p.state, err = state.New(state.Deps{Core: deps.Core, Ours: deps.Ours, Promises: deps.Promises, TypesOf: p.typesOf})

@@ -30,13 +30,13 @@ func (p *Provisioner) watch() error {
 		return err
 	}
 	if _, err := p.Ours.Karpenter().V1().NodePools().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) { p.worldChanged() },
+		AddFunc: func(any) { p.WorldChanged() },
 		UpdateFunc: func(before, after any) {
 			if poolChanged(before, after) {
-				p.worldChanged()
+				p.WorldChanged()
 			}
 		},
-		DeleteFunc: func(any) { p.worldChanged() },
+		DeleteFunc: func(any) { p.WorldChanged() },
 	}); err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (p *Provisioner) watch() error {
 			if claim, ok := deleted[karpv1.NodeClaim](object); ok {
 				p.ClaimGone(context.Background(), claim.Name)
 			}
-			p.worldChanged() // its share of the limits is free
+			p.WorldChanged() // its share of the limits is free
 		},
 	})
 	return err
@@ -75,23 +75,14 @@ func (p *Provisioner) sawPod(object any) {
 	switch {
 	case !waitsForNode(pod):
 		p.Promises.Release(pod.UID)
-	case p.responsible[pod.Spec.SchedulerName] && markedUnschedulable(pod):
+	case promise.NeedsAsk(pod, p.options.SchedulerNames):
 		p.Ask(pod)
 	}
 }
 
-// markedUnschedulable reports whether the scheduler has said that no node fits.
-func markedUnschedulable(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodScheduled {
-			return c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable
-		}
-	}
-	return false
-}
-
-// worldChanged lets refused pods ask again soon. It may be called from informer handlers.
-func (p *Provisioner) worldChanged() {
+// WorldChanged lets refused pods ask again soon. It returns at once and may be called from informer
+// handlers.
+func (p *Provisioner) WorldChanged() {
 	select {
 	case p.changed <- struct{}{}:
 	default: // a look is due already

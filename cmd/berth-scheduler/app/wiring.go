@@ -102,7 +102,7 @@ func (b *buyer) Run(ctx context.Context) error {
 	}
 	remover, err := disruption.New(disruption.Deps{
 		Kube: b.in.Client, Karpenter: b.client, Core: b.in.Informers, Ours: ours, State: facade.State(),
-		Hider: hider{b.in.Hidden, facade.State()}, Events: recorder, Clock: real, Registry: registry, Price: facade.Price,
+		Hider: hider{b.in.Hidden, facade.State(), facade.WorldChanged}, Events: recorder, Clock: real, Registry: registry, Price: facade.Price,
 	}, disruption.Options{})
 	if err != nil {
 		return fmt.Errorf("make disruption controller: %w", err)
@@ -153,6 +153,7 @@ func (b *buyer) recorder(ctx context.Context) (*events.Recorder, record.EventRec
 type hider struct {
 	scheduling *nodeprovision.Hidden
 	planning   *state.State
+	changed    func() // no event wakes the pods that were refused meanwhile
 }
 
 var errReserved = errors.New("a pod is on its way to the node")
@@ -168,6 +169,7 @@ func (h hider) Hide(node string) error {
 func (h hider) Unhide(node string) {
 	h.planning.Unhide(node)
 	h.scheduling.Show(node)
+	h.changed()
 }
 
 // scopedRegistry takes back on close what was registered through it.
