@@ -37,7 +37,30 @@ func labelFault(c *class, p *pool) string {
 	if err := p.base.reqs.Compatible(c.terms[0].set, requirement.IsWellKnown); err != nil {
 		return err.Error()
 	}
+	if names := soldOut(c, p); len(names) > 0 {
+		return noCapacity(names)
+	}
 	return "no instance type has the required labels: " + c.termText()
+}
+
+// soldOut are the types of the pool that could take the class if the cloud had any.
+func soldOut(c *class, p *pool) []string {
+	var names []string
+	for _, cand := range p.candidates {
+		if c.requests.Fits(cand.free) && slices.ContainsFunc(c.terms, func(t term) bool { return cand.reqs.Compatible(t.set, nil) == nil }) {
+			names = append(names, cand.it.Name)
+		}
+	}
+	return names
+}
+
+func noCapacity(names []string) string {
+	const shown = 3
+	list := strings.Join(names[:min(len(names), shown)], ", ")
+	if len(names) > shown {
+		list += fmt.Sprintf(" and %d others", len(names)-shown)
+	}
+	return "no capacity for now: no offering of " + list + " is available in the required zone and capacity type"
 }
 
 // diagnose says what the types lack, by the nearest obstacle: what those that came furthest ran into.
@@ -74,9 +97,9 @@ func (s *solve) diagnose(c *class, p *pool, shapes, variants []*shape) string {
 	case roomy == 0:
 		return lacking(c.requests, most)
 	case free == 0:
-		return "a DaemonSet uses the pod's host port on every instance type"
+		return portFault(c, p)
 	case offered == 0:
-		return "no instance type that fits has an available offering in the required zone and capacity type"
+		return noCapacity(soldOut(c, p))
 	case within == 0:
 		names := make([]string, 0, len(limits))
 		for name := range limits {
@@ -91,6 +114,24 @@ func (s *solve) diagnose(c *class, p *pool, shapes, variants []*shape) string {
 	default:
 		return "topology spread or pod affinity allows no zone or node that could be bought"
 	}
+}
+
+// portFault names the host port and the DaemonSet that has it.
+func portFault(c *class, p *pool) string {
+	for _, cand := range p.candidates {
+		for _, d := range cand.daemons {
+			for _, taken := range hostPorts(d) {
+				if i := slices.IndexFunc(c.ports, taken.conflicts); i >= 0 {
+					name := d.Name
+					if len(d.OwnerReferences) > 0 {
+						name = d.OwnerReferences[0].Name
+					}
+					return fmt.Sprintf("hostPort %d/%s is taken by DaemonSet %s on every instance type", taken.port, taken.protocol, name)
+				}
+			}
+		}
+	}
+	return "the pod's host ports are taken on every instance type"
 }
 
 // lacking says which resources no type has enough of.

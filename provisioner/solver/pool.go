@@ -71,14 +71,18 @@ func prepare(p Pool, daemons []*corev1.Pod, usage resources.Vector) *pool {
 		c := &candidate{it: it, reqs: it.Requirements.Clone()}
 		c.reqs.Merge(offeringValues(it, c.reqs))
 		c.reqs.Merge(base)
+		sold := false
 		for i := range it.Offerings {
-			if o := &it.Offerings[i]; o.Available && base.Intersects(o.Requirements) == nil {
-				if kind, ok := out.kindOf(o, kindOf); ok {
-					c.offers = append(c.offers, offer{o, kind})
-				}
+			o := &it.Offerings[i]
+			if base.Intersects(o.Requirements) != nil {
+				continue
+			}
+			sold = true
+			if kind, ok := out.kindOf(o, kindOf); ok && o.Available {
+				c.offers = append(c.offers, offer{o, kind})
 			}
 		}
-		if len(c.offers) > 0 {
+		if sold { // types without capacity stay, so that reasons can name them
 			slices.SortStableFunc(c.offers, func(a, b offer) int { return cmp.Compare(a.Price, b.Price) })
 			out.candidates = append(out.candidates, c)
 		}

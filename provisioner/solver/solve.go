@@ -3,6 +3,7 @@ package solver
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math"
 	"slices"
 
@@ -25,9 +26,7 @@ const (
 func Solve(ctx context.Context, p Problem, fit Fit) Plan {
 	learned := newLessons()
 	for round := 0; ; round++ {
-		s := newSolve(p, learned)
-		s.run(ctx)
-		plan, types := s.plan()
+		s, plan, types := cheapestOf(ctx, p, learned)
 		if fit == nil {
 			return plan
 		}
@@ -43,6 +42,37 @@ func Solve(ctx context.Context, p Problem, fit Fit) Plan {
 	}
 }
 
+// cheapestOf plans with and without look-ahead, as long as that is quick, and keeps the better plan: the
+// one that leaves fewer pods out, else the one that costs less.
+func cheapestOf(ctx context.Context, p Problem, learned *lessons) (*solve, Plan, [][]priced) {
+	s := newSolve(p, learned)
+	s.run(ctx)
+	plan, types := s.plan()
+	if len(p.Pods) > maxPodsToCompare || len(s.plain) < 2 || len(plan.Claims) == 0 {
+		return s, plan, types
+	}
+	other := newSolve(p, learned)
+	other.alone = true
+	other.run(ctx)
+	otherPlan, otherTypes := other.plan()
+	if fewer := len(otherPlan.Unfit) - len(plan.Unfit); fewer < 0 || fewer == 0 && otherPlan.cost(p.NodeCost) < plan.cost(p.NodeCost) {
+		return other, otherPlan, otherTypes
+	}
+	return s, plan, types
+}
+
+// maxPodsToCompare is how many pods are planned twice at most.
+const maxPodsToCompare = 5000
+
+// cost is what the claims cost in an hour, by their cheapest offerings.
+func (p Plan) cost(perNode float64) float64 {
+	sum := 0.0
+	for _, c := range p.Claims {
+		sum += c.Cheapest.Price + perNode
+	}
+	return sum
+}
+
 // maxRounds bounds how often a plan is made again because the filters refused a part of it.
 const maxRounds = 5
 
@@ -56,6 +86,7 @@ type solve struct {
 	opened   []*openClaim
 	classes  []*class
 	plain    []*class // those without rules between pods, in order
+	alone    bool     // choose types without look-ahead to other classes
 	topology *topology
 	steps    []step
 	unfit    []Unfit
@@ -165,14 +196,21 @@ func (s *solve) giveUp(c *class, reasons []PoolReason) {
 // all machines that can take it. 0 when none can.
 func (s *solve) unitPrice(c *class, known map[string]float64) float64 {
 	id := c.requests.String()
+	for _, t := range c.terms {
+		id += "\x00" + t.key
+	}
+	id += fmt.Sprint(c.pod.Spec.Tolerations)
 	if price, ok := known[id]; ok {
 		return price
 	}
 	least := math.Inf(1)
 	for _, p := range s.pools {
-		for _, cand := range p.candidates {
-			if c.requests.Fits(cand.free) {
-				least = min(least, (cand.offers[0].Price+s.problem.NodeCost)*c.requests.Share(cand.free))
+		for _, sh := range s.shapesOf(c, p) {
+			for i := range sh.types.all() {
+				cand := p.candidates[i]
+				if best := cand.best(sh.kinds); best != nil && c.requests.Fits(cand.free) {
+					least = min(least, (best.Price+s.problem.NodeCost)*c.requests.Share(cand.free))
+				}
 			}
 		}
 	}

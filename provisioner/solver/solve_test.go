@@ -138,7 +138,7 @@ func TestRules(t *testing.T) {
 		},
 		"PROV-031 a daemon has the host port": {
 			pods: newPods(1, "p", "100m", hostPort(80)), pools: []solver.Pool{nodePool("default")}, daemons: []*corev1.Pod{daemon("d", "10m", hostPort(80))},
-			unfit: []string{"p-0 default: a DaemonSet uses the pod's host port on every instance type"},
+			unfit: []string{"p-0 default: hostPort 80/TCP is taken by DaemonSet d on every instance type"},
 		},
 		"PROV-038 room for daemons": {
 			pods: newPods(1, "p", "1500m"), pools: []solver.Pool{nodePool("default")}, daemons: []*corev1.Pod{daemon("d", "1")},
