@@ -271,8 +271,7 @@ func (f *fields) decode(path string, raw []byte, out any) error {
 		return fmt.Errorf("read %s: %w", join(path, ""), err)
 	}
 	for _, e := range strict {
-		var field kjson.FieldError
-		if errors.As(e, &field) {
+		if field, ok := errors.AsType[kjson.FieldError](e); ok {
 			f.add(join(path, field.FieldPath()))
 		} else {
 			f.add(join(path, e.Error()))

@@ -3,6 +3,7 @@ package cases
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -166,9 +167,7 @@ func podOf(p podSpec, name string) *corev1.Pod {
 
 func daemonSetOf(p podSpec) *appsv1.DaemonSet {
 	labels := map[string]string{"daemon": p.Name}
-	for key, value := range p.Labels {
-		labels[key] = value
-	}
+	maps.Copy(labels, p.Labels)
 	p.RestartPolicy = ""
 	return &appsv1.DaemonSet{
 		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: metav1.NamespaceDefault},

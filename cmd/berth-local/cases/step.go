@@ -12,7 +12,8 @@ import (
 // longestWait is what an advance step may last in real time.
 const longestWait = time.Minute
 
-// step is one thing that happens. Exactly one of the pointers is set, unless it is not supported.
+// step is one thing that happens: exactly one of the first five fields is set, none when the step is not
+// supported.
 type step struct {
 	pending  *podsPending
 	settle   bool
