@@ -184,5 +184,70 @@ func FuzzLaws(f *testing.F) {
 			require.Equal(t, a.Has(v) && b.Has(v), ab.Has(v), "%s and %s on %q", a, b, v)
 		}
 		require.Equal(t, a.Intersects(b), !ab.IsEmpty(), "%s and %s", a, b)
+		require.Equal(t, a.Meets(b), b.Meets(a))
+		require.Equal(t, ab.Signature(), ba.Signature())
+		if a.Signature() == b.Signature() {
+			require.Equal(t, a, b, "equal signatures of different requirements")
+		}
 	})
+}
+
+// FuzzSets: parsing never panics, and what is added only ever narrows.
+func FuzzSets(f *testing.F) {
+	f.Add("zone", "In", "a", "zone", "NotIn", "b", "a")
+	f.Add("cpu", "Gt", "9223372036854775807", "cpu", "Lt", "-9223372036854775808", "0")
+	f.Add("x", "Nonsense", "", "beta.kubernetes.io/arch", "Gte", "x", "y")
+	f.Fuzz(func(t *testing.T, k1, op1, v1, k2, op2, v2, probe string) {
+		parse := func(k, op, v string) requirement.Set {
+			return requirement.FromClaim([]karpv1.NodeSelectorRequirementWithMinValues{{Key: k, Operator: corev1.NodeSelectorOperator(op), Values: []string{v}}})
+		}
+		a, b := parse(k1, op1, v1), parse(k2, op2, v2)
+		both := a.Clone()
+		both.Merge(b)
+		for _, key := range both.Keys() {
+			r := both[key]
+			require.True(t, !r.Has(probe) || a.Get(key).Has(probe) && b.Get(key).Has(probe), "%s is wider than what it was made of", r)
+			if value, ok := r.Any(7); ok {
+				require.True(t, r.Has(value), "%s has %q", r, value)
+			}
+		}
+		again := requirement.FromClaim(both.ToClaim())
+		for _, key := range both.Keys() {
+			require.True(t, !both[key].Has(probe) || again[key].Has(probe), "the API form of %s lost %q", both[key], probe)
+		}
+		require.Equal(t, a.Intersects(b) == nil, b.Intersects(a) == nil)
+		_ = a.Compatible(b, requirement.IsWellKnown)
+		_ = both.Signature() + both.Get(k1).String()
+	})
+}
+
+func TestSignatureTellsSetsApart(t *testing.T) {
+	t.Parallel()
+	sets := []requirement.Set{
+		{}, requirement.NewSet(requirement.New("a", in, "x")), requirement.NewSet(requirement.New("a", notIn, "x")),
+		requirement.NewSet(requirement.New("a", in, "x", "y")), requirement.NewSet(requirement.New("a", exists)),
+		requirement.NewSet(requirement.New("a", doesNotExist)), requirement.NewSet(requirement.New("a", gte, "1")),
+		requirement.NewSet(requirement.New("a", lte, "1")), requirement.NewSet(requirement.New("a", exists).WithMinValues(1)),
+		requirement.NewSet(requirement.New("a", in, "x"), requirement.New("b", in, "x")), requirement.NewSet(requirement.New("b", in, "x")),
+	}
+	seen := map[string]int{}
+	for i, s := range sets {
+		other, taken := seen[s.Signature()]
+		require.False(t, taken, "sets %d and %d", i, other)
+		seen[s.Signature()] = i
+	}
+	require.Equal(t, requirement.NewSet(requirement.New("a", in, "y", "x")).Signature(), sets[3].Signature())
+}
+
+func BenchmarkCompatible(b *testing.B) {
+	node := requirement.FromLabels(map[string]string{
+		corev1.LabelArchStable: "amd64", corev1.LabelOSStable: "linux", corev1.LabelTopologyZone: "a", corev1.LabelInstanceTypeStable: "m5.large",
+		"karpenter.k8s.aws/instance-cpu": "2", "karpenter.sh/capacity-type": "spot",
+	})
+	demand := requirement.NewSet(requirement.New(corev1.LabelArchStable, in, "amd64"), requirement.New(corev1.LabelTopologyZone, in, "a", "b"))
+	for b.Loop() {
+		if node.Compatible(demand, nil) != nil {
+			b.Fatal("not compatible")
+		}
+	}
 }

@@ -88,6 +88,15 @@ func TestPodRequests(t *testing.T) {
 	}
 }
 
+func TestShareIsTheScarcestPart(t *testing.T) {
+	t.Parallel()
+	free := vector("cpu", "4", "memory", "8Gi", "pods", "10", "x/a", "2")
+	require.InDelta(t, 0.5, vector("cpu", "1", "memory", "4Gi").Share(free), 1e-9)
+	require.InDelta(t, 1, vector("cpu", "1", "x/a", "2").Share(free), 1e-9)
+	require.InDelta(t, 0.25, vector("cpu", "1", "x/b", "9").Share(free), 1e-9, "what free does not have has no share")
+	require.InDelta(t, 0, vector().Share(free), 1e-9)
+}
+
 func BenchmarkFits(b *testing.B) {
 	want, free := vector("cpu", "1", "memory", "1Gi", "pods", "1"), vector("cpu", "4", "memory", "8Gi", "pods", "29", "x/a", "1")
 	for b.Loop() {

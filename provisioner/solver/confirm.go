@@ -12,19 +12,18 @@ import (
 
 // confirmation asks the filters about a plan.
 type confirmation struct {
-	*solve
+	*attempt
 	ctx   context.Context
 	trial Trial
-	plan  *Plan
-	types [][]priced
-	nodes map[*openClaim]string // claims that are in the trial, by node name
+	named map[*openClaim]string // claims that are in the trial, by node name
 	kept  map[*corev1.Pod]bool
 	moved []Placement
 }
 
 // confirm asks the filters about every placement, in the order in which they were decided, takes the
 // refused ones out of the plan and notes what was learned for the next round.
-func (s *solve) confirm(ctx context.Context, fit Fit, plan *Plan, types [][]priced) error {
+func (s *attempt) confirm(ctx context.Context, fit Fit) error {
+	plan := &s.plan
 	if len(s.steps) == 0 {
 		return nil
 	}
@@ -33,7 +32,7 @@ func (s *solve) confirm(ctx context.Context, fit Fit, plan *Plan, types [][]pric
 		return fmt.Errorf("open a trial of the scheduler's filters: %w", err)
 	}
 	defer trial.Close()
-	c := &confirmation{solve: s, ctx: ctx, trial: trial, plan: plan, types: types, nodes: map[*openClaim]string{}, kept: map[*corev1.Pod]bool{}}
+	c := &confirmation{attempt: s, ctx: ctx, trial: trial, named: map[*openClaim]string{}, kept: map[*corev1.Pod]bool{}}
 	for _, st := range s.steps {
 		for _, pod := range st.pods {
 			if ctx.Err() != nil { // what was confirmed in time stands
@@ -104,7 +103,7 @@ func countsNeighbours(plugin string) bool {
 
 // nodeFor adds the claim's node to the trial when it is first needed.
 func (c *confirmation) nodeFor(o *openClaim) (string, error) {
-	if name, ok := c.nodes[o]; ok {
+	if name, ok := c.named[o]; ok {
 		return name, nil
 	}
 	i := slices.Index(c.opened, o)
@@ -112,7 +111,7 @@ func (c *confirmation) nodeFor(o *openClaim) (string, error) {
 	if err := c.trial.AddNode(c.ctx, node, daemons); err != nil {
 		return "", fmt.Errorf("add planned node %s to the trial: %w", o.id, err)
 	}
-	c.nodes[o] = node.Name
+	c.named[o] = node.Name
 	return node.Name, nil
 }
 
@@ -122,7 +121,7 @@ const maxElsewhere = 20
 // elsewhere tries the other nodes of the snapshot that the algebra finds good for the pod.
 func (c *confirmation) elsewhere(st step, pod *corev1.Pod) (placed bool, err error) {
 	tried := 0
-	for _, n := range c.solve.nodes {
+	for _, n := range c.nodes {
 		if n == st.node || tried == maxElsewhere || !st.class.requests.Fits(n.free) || !n.admits(st.class) || c.deniedNode(st.class, n) {
 			continue
 		}

@@ -129,8 +129,11 @@ func newPod(name, cpu string, options ...podOption) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name: "app", Resources: corev1.ResourceRequirements{Requests: quantities("cpu", cpu)},
+			Name: "app", Resources: corev1.ResourceRequirements{},
 		}}},
+	}
+	if cpu != "" {
+		pod.Spec.Containers[0].Resources.Requests = quantities("cpu", cpu)
 	}
 	for _, option := range options {
 		option(pod)

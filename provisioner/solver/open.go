@@ -231,7 +231,7 @@ const maxCompanions = 48
 // companions are the classes that may fill up a machine of the pool after the class: those still to be
 // placed that have no rules of their own and would open a claim in the same pool.
 func (s *solve) companions(c *class, p *pool) []*class {
-	if s.alone {
+	if s.how.alone {
 		return nil
 	}
 	var out []*class

@@ -13,6 +13,7 @@ import (
 // nodePlace is a node of the snapshot with what is left of it.
 type nodePlace struct {
 	*nodeSite
+	index int
 	free  resources.Vector
 	ports []hostPort
 }

@@ -24,9 +24,10 @@ type pool struct {
 	base   *shape
 	shapes map[string]*shape // interned by the signature of their requirements
 	having map[string]bitset // candidates that meet a requirement, by its signature
-	// limits are the resources with a limit, remaining is what may still be added of each.
-	limits    []corev1.ResourceName
-	remaining resources.Vector
+	// limits are the resources with a limit; limit is what may be added of each, remaining what is left
+	// of that in this attempt.
+	limits           []corev1.ResourceName
+	limit, remaining resources.Vector
 }
 
 // candidate is an instance type as the pool would launch it.
@@ -211,7 +212,7 @@ func (p *pool) setLimits(usage resources.Vector) {
 	limits := resources.FromList(corev1.ResourceList(p.Spec.Limits))
 	for name := range p.Spec.Limits {
 		p.limits = append(p.limits, name)
-		p.remaining = p.remaining.With(name, limits.Get(name)-usage.Get(name))
+		p.limit = p.limit.With(name, limits.Get(name)-usage.Get(name))
 	}
 	slices.Sort(p.limits)
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // properties is how many random problems each property is tried on.
-const properties = 500
+const properties = 200
 
 // text renders a plan completely enough that different plans differ.
 func text(plan solver.Plan) string {

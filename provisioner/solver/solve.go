@@ -3,14 +3,11 @@ package solver
 import (
 	"cmp"
 	"context"
-	"fmt"
-	"math"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
-	"github.com/berth-dev/berth/provisioner/resources"
 )
 
 type resourceName = corev1.ResourceName
@@ -24,108 +21,40 @@ const (
 // ctx only bounds the effort: when it ends, what is decided so far is returned and the other pods are
 // Unfit. fit may be nil, in which case placements are not confirmed.
 func Solve(ctx context.Context, p Problem, fit Fit) Plan {
-	learned := newLessons()
+	g, learned := newGround(p), newLessons()
 	for round := 0; ; round++ {
-		s, plan, types := cheapestOf(ctx, p, learned)
+		best := g.best(ctx, learned)
 		if fit == nil {
-			return plan
+			return best.plan
 		}
 		lessons := learned.size()
-		if err := s.confirm(ctx, fit, &plan, types); err != nil {
-			return unconfirmed(plan, err)
+		if err := best.confirm(ctx, fit); err != nil {
+			return unconfirmed(best.plan, err)
 		}
 		// After the last round the refused pods stay out: nothing unconfirmed leaves.
 		if learned.size() == lessons || round == maxRounds || ctx.Err() != nil {
-			plan.Disagreements = learned.disagreements()
-			return plan
+			best.plan.Disagreements = learned.disagreements()
+			return best.plan
 		}
 	}
-}
-
-// cheapestOf plans with and without look-ahead, as long as that is quick, and keeps the better plan: the
-// one that leaves fewer pods out, else the one that costs less.
-func cheapestOf(ctx context.Context, p Problem, learned *lessons) (*solve, Plan, [][]priced) {
-	s := newSolve(p, learned)
-	s.run(ctx)
-	plan, types := s.plan()
-	if len(p.Pods) > maxPodsToCompare || len(s.plain) < 2 || len(plan.Claims) == 0 {
-		return s, plan, types
-	}
-	other := newSolve(p, learned)
-	other.alone = true
-	other.run(ctx)
-	otherPlan, otherTypes := other.plan()
-	if fewer := len(otherPlan.Unfit) - len(plan.Unfit); fewer < 0 || fewer == 0 && otherPlan.cost(p.NodeCost) < plan.cost(p.NodeCost) {
-		return other, otherPlan, otherTypes
-	}
-	return s, plan, types
-}
-
-// maxPodsToCompare is how many pods are planned twice at most.
-const maxPodsToCompare = 5000
-
-// cost is what the claims cost in an hour, by their cheapest offerings.
-func (p Plan) cost(perNode float64) float64 {
-	sum := 0.0
-	for _, c := range p.Claims {
-		sum += c.Cheapest.Price + perNode
-	}
-	return sum
 }
 
 // maxRounds bounds how often a plan is made again because the filters refused a part of it.
 const maxRounds = 5
 
-// solve is the working state of one round.
+// solve is the working state of one attempt.
 type solve struct {
-	problem  Problem
+	*ground
+	how      strategy
 	lessons  *lessons
 	refusals map[string]string // by class key, what the filters said in earlier rounds
-	pools    []*pool
 	nodes    []*nodePlace
 	opened   []*openClaim
 	classes  []*class
 	plain    []*class // those without rules between pods, in order
-	alone    bool     // choose types without look-ahead to other classes
 	topology *topology
 	steps    []step
 	unfit    []Unfit
-	// average is the mean request of all pods, to compare machines by.
-	average resources.Vector
-}
-
-func newSolve(p Problem, learned *lessons) *solve {
-	s := &solve{problem: p, lessons: learned, refusals: learned.texts(), topology: newTopology(p.Snapshot)}
-	for _, np := range p.Pools {
-		s.pools = append(s.pools, prepare(np, p.Snapshot.Daemons, p.Snapshot.PoolUsage[np.NodePool.Name]))
-	}
-	sortPools(s.pools)
-	for _, site := range s.topology.sites {
-		if !site.node.Deleting {
-			s.nodes = append(s.nodes, newNodePlace(site, p.Snapshot.Daemons))
-		}
-	}
-	s.classes = classify(p.Pods)
-	for _, c := range s.classes {
-		c.rules = s.topology.rulesOf(c)
-		c.soft = s.topology.softOf(c)
-	}
-	for _, c := range s.classes {
-		s.topology.link(c)
-	}
-	for i, c := range s.classes {
-		s.topology.linkRepulsions(c)
-		c.order, c.mostPerNode = i, perNode(c)
-		s.average = s.average.Add(c.requests.Scale(int64(len(c.pods))))
-	}
-	prices := map[string]float64{}
-	for _, c := range s.classes {
-		c.unitPrice = s.unitPrice(c, prices)
-		if len(c.rules) == 0 && len(c.ports) == 0 && c.unitPrice > 0 && c.mostPerNode > 1 {
-			s.plain = append(s.plain, c)
-		}
-	}
-	return s
 }
 
 // run places every class. Classes with rules that found no place try again as long as others move: their
@@ -190,35 +119,6 @@ func (s *solve) giveUp(c *class, reasons []PoolReason) {
 		s.unfit = append(s.unfit, Unfit{Pod: pod, Reasons: reasons})
 	}
 	c.next = len(c.pods)
-}
-
-// unitPrice is the least that one pod of the class must cost: its dominant share of the machine, over
-// all machines that can take it. 0 when none can.
-func (s *solve) unitPrice(c *class, known map[string]float64) float64 {
-	id := c.requests.String()
-	for _, t := range c.terms {
-		id += "\x00" + t.key
-	}
-	id += fmt.Sprint(c.pod.Spec.Tolerations)
-	if price, ok := known[id]; ok {
-		return price
-	}
-	least := math.Inf(1)
-	for _, p := range s.pools {
-		for _, sh := range s.shapesOf(c, p) {
-			for i := range sh.types.all() {
-				cand := p.candidates[i]
-				if best := cand.best(sh.kinds); best != nil && c.requests.Fits(cand.free) {
-					least = min(least, (best.Price+s.problem.NodeCost)*c.requests.Share(cand.free))
-				}
-			}
-		}
-	}
-	if math.IsInf(least, 1) {
-		least = 0
-	}
-	known[id] = least
-	return least
 }
 
 // plan renders the decisions. types has, for each claim, its types with their offerings.

@@ -24,8 +24,9 @@ type walk struct {
 // newWalk finds the places that are worth a look: those with room for one pod, that admit it.
 func (s *solve) newWalk(c *class) *walk {
 	w := &walk{class: c, memo: map[string]*option{}}
-	for _, n := range s.nodes {
-		if c.requests.Fits(n.free) && n.admits(c) && !s.deniedNode(c, n) {
+	admitting := s.admits(c)
+	for i, n := range s.nodes {
+		if admitting.has(i) && c.requests.Fits(n.free) && !s.deniedNode(c, n) {
 			w.nodes = append(w.nodes, n)
 		}
 	}
@@ -94,10 +95,8 @@ func (s *solve) eligible(c *class, w *walk, key string) []string {
 		return list
 	}
 	set := map[string]bool{}
-	for _, n := range s.nodes {
-		if domain, ok := n.domain(key); ok && !set[domain] && n.admits(c) {
-			set[domain] = true
-		}
+	for _, domain := range s.nodeDomains(c, key) {
+		set[domain] = true
 	}
 	for _, p := range s.pools {
 		for _, sh := range s.shapesOf(c, p) {
