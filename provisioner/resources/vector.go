@@ -86,6 +86,7 @@ func (v Vector) Get(name corev1.ResourceName) int64 {
 		return v.EphemeralStorage
 	case corev1.ResourcePods:
 		return v.Pods
+	default:
 	}
 	if i, ok := slices.BinarySearchFunc(v.Extended, name, byName); ok {
 		return v.Extended[i].Value

@@ -102,7 +102,7 @@ func TestAPodThatItsNodeRefusesGoesToAnother(t *testing.T) {
 		return solver.Verdict{}, nil
 	}}
 	p := problem(newPods(1, "p", "1"), nodePool("default"))
-	for _, name := range strings.Fields("n0 n1 n2 n3 n4 n5 n6 n7 n8 n9") {
+	for name := range strings.FieldsSeq("n0 n1 n2 n3 n4 n5 n6 n7 n8 n9") {
 		p.Snapshot.Nodes = append(p.Snapshot.Nodes, node(name, "2", "a"))
 	}
 	_, existing, _ := summary(solver.Solve(t.Context(), p, onlyLast))

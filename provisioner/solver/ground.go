@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/berth-dev/berth/provisioner/resources"
 )
@@ -133,11 +134,11 @@ func (p Plan) cost(perNode float64) float64 {
 
 // demandKey names what the class demands of nodes.
 func (c *class) demandKey() string {
-	id := fmt.Sprint(c.pod.Spec.Tolerations)
+	parts := []string{fmt.Sprint(c.pod.Spec.Tolerations)}
 	for _, t := range c.terms {
-		id += "\x00" + t.key
+		parts = append(parts, t.key)
 	}
-	return id
+	return strings.Join(parts, "\x00")
 }
 
 // admits returns the nodes, by index, whose labels and taints let the class in.

@@ -42,7 +42,7 @@ func (s *solve) onNewClaim(c *class, w *walk, d domains) []PoolReason {
 			reasons = append(reasons, PoolReason{Pool: p.Name, Reason: reason})
 			continue
 		}
-		s.open(c, w, d, best)
+		s.open(c, w, best)
 		return nil
 	}
 	return reasons
@@ -79,7 +79,7 @@ func (s *solve) bestOption(c *class, w *walk, p *pool, d domains) (*option, stri
 	}
 	variants = slices.DeleteFunc(variants, func(v *shape) bool { return !s.lets(c, d, shapePlace{v, newHost}, true) && !s.undecided(c, v) })
 	memo := s.memoKey(c, p, variants)
-	if known := w.memo[memo]; known != nil && len(p.over(known.cand.it.Capacity)) == 0 {
+	if known := w.memo[memo]; known != nil && len(p.over(known.cand.it.Capacity)) == 0 && s.lets(c, d, shapePlace{known.shape, newHost}, true) {
 		return known, ""
 	}
 	options := s.weighAll(c, w, p, d, variants)
@@ -102,7 +102,7 @@ func (s *solve) undecided(c *class, sh *shape) bool {
 }
 
 // memoKey names the question that bestOption answers. Within one walk only the class's own count and the
-// limits change; the limits are looked at apart.
+// limits change, and where rules let the next pod go; the last two are looked at apart.
 func (s *solve) memoKey(c *class, p *pool, variants []*shape) string {
 	b := strconv.AppendInt(nil, int64(min(c.left(), c.mostPerNode)), 10)
 	b = append(append(b, '|'), p.Name...)
@@ -317,7 +317,7 @@ func (s *solve) shortlist(c *class, sh *shape) []*candidate {
 const shortlisted = 120
 
 // open opens the claim and puts the first pods of the class on it; the walk goes on filling it.
-func (s *solve) open(c *class, w *walk, d domains, o *option) {
+func (s *solve) open(c *class, w *walk, o *option) {
 	p := o.shape.pool
 	claim := &openClaim{
 		id: fmt.Sprintf("%s-%d", p.Name, len(s.opened)+1), shape: o.shape, chosen: o.cand, free: o.cand.free,
@@ -325,7 +325,7 @@ func (s *solve) open(c *class, w *walk, d domains, o *option) {
 	}
 	s.opened = append(s.opened, claim)
 	s.topology.open(claim)
-	pods := c.take(min(o.count, s.batchOf(c, d, claim)))
+	pods := c.take(min(o.count, s.batchOf(c, claim)))
 	claim.add(c, o.shape, pods)
 	s.put(c, pods, nil, claim)
 	w.claims = append(w.claims, claim)

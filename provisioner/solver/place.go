@@ -140,7 +140,7 @@ func (s *solve) onNode(c *class, w *walk, d domains, whole bool) bool {
 		if whole && times < c.left() || !s.lets(c, d, n, n.node.Node == nil) {
 			continue
 		}
-		pods := c.take(min(s.batchOf(c, d, n), times))
+		pods := c.take(min(s.batchOf(c, n), times))
 		n.take(c, len(pods))
 		s.put(c, pods, n, nil)
 		w.nodes = slices.DeleteFunc(w.nodes, func(n *nodePlace) bool { return n == nil })
@@ -164,8 +164,12 @@ func (s *solve) onOpenClaim(c *class, w *walk, d domains, whole bool) bool {
 			continue
 		}
 		if sh := s.slot(c, o, d); sh != nil {
-			pods := c.take(min(s.batchOf(c, d, o), times))
+			pods := c.take(min(s.batchOf(c, o), times))
+			narrowed := sh != o.shape
 			o.add(c, sh, pods)
+			if narrowed {
+				s.topology.open(o)
+			}
 			s.put(c, pods, nil, o)
 			kept = append(kept, w.claims[i+1:]...)
 			placed = true

@@ -183,12 +183,13 @@ func (r *rule) allows(domain string, eligible []string) bool {
 		return n == 0
 	case affinityRule:
 		return n > 0 || r.starts()
+	default:
+		extra := 0
+		if r.self {
+			extra = 1
+		}
+		return n+extra-r.least(eligible) <= r.maxSkew
 	}
-	extra := 0
-	if r.self {
-		extra = 1
-	}
-	return n+extra-r.least(eligible) <= r.maxSkew
 }
 
 // starts reports whether the next pod is the first of its affinity and may go anywhere.

@@ -133,13 +133,15 @@ func kindID(pod *corev1.Pod) string {
 
 // groupOf returns the shared counts of a key, matchers and filter.
 func (t *topology) groupOf(key string, who []matcher, filter *nodeFilter) *group {
-	id := key
+	var b strings.Builder
+	b.WriteString(key)
 	for _, m := range who {
-		id += "\x00" + m.id
+		b.WriteString("\x00" + m.id)
 	}
 	if filter != nil {
-		id += "\x01" + filter.id
+		b.WriteString("\x01" + filter.id)
 	}
+	id := b.String()
 	if g, ok := t.groups[id]; ok {
 		return g
 	}
@@ -237,10 +239,18 @@ func (t *topology) place(c *class, n int, p place) {
 	}
 }
 
-// open makes the domains of a new node known to the spreads that count it.
-func (t *topology) open(p place) {
+// open makes the domains of a claim known to the spreads that count it. Where the claim leaves the domain
+// open, it is the one of the cheapest offering.
+func (t *topology) open(o *openClaim) {
 	for _, g := range t.spreads {
-		if domain, ok := p.domain(g.key); ok && p.passes(g.filter) {
+		if !o.passes(g.filter) {
+			continue
+		}
+		domain, ok := o.domain(g.key)
+		if best := o.chosen.best(o.shape.kinds); !ok && best != nil {
+			domain, ok = best.Requirements.Get(g.key).Single()
+		}
+		if ok {
 			g.counts[domain] += 0
 		}
 	}

@@ -264,7 +264,7 @@ func (s *solve) demandsKey(c *class, key string) bool {
 
 // batchOf is how many pods of the class may be put on the place in one step: as many as no count keeps
 // the next one from. At least one.
-func (s *solve) batchOf(c *class, d domains, p place) int {
+func (s *solve) batchOf(c *class, p place) int {
 	if len(c.ports) > 0 || c.selfRepelled {
 		return 1
 	}

@@ -50,6 +50,7 @@ type site struct {
 	labels []map[string]string
 	pods   []*corev1.Pod // there already
 	added  []*corev1.Pod // by the plan
+	fresh  bool          // a claim of the plan
 	known  map[string][]string
 }
 
@@ -200,7 +201,7 @@ func (c *checker) claim(i int, claim *solver.Claim) {
 	case len(claim.Types) > cmp.Or(c.problem.MaxTypes, 60):
 		c.fault("%s has %d types", where, len(claim.Types))
 	}
-	s := site{name: where, added: claim.Pods}
+	s := site{name: where, added: claim.Pods, fresh: true}
 	last, cheapest := 0.0, 0.0
 	for t, it := range claim.Types {
 		machines, least := machinesOf(pool, claim, it)

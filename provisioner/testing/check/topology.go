@@ -217,7 +217,9 @@ func (c *checker) skew(pod *corev1.Pod, constraint corev1.TopologySpreadConstrai
 			}
 			continue
 		}
-		counts[domain] += 0
+		if !s.fresh { // a domain that the plan opens for others may have been opened later
+			counts[domain] += 0
+		}
 		for _, p := range slices.Concat(s.pods, s.added) {
 			if m.matches(p) {
 				counts[domain]++

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -136,9 +137,7 @@ func (s *Scenario) Problem() (solver.Problem, error) {
 // Machine is the type as the solver's catalogue has it.
 func (t *InstanceType) Machine() *catalog.InstanceType {
 	labels := map[string]string{corev1.LabelInstanceTypeStable: t.Name, corev1.LabelArchStable: t.Arch}
-	for k, v := range t.Labels {
-		labels[k] = v
-	}
+	maps.Copy(labels, t.Labels)
 	it := &catalog.InstanceType{Name: t.Name, Requirements: requirement.FromLabels(labels)}
 	it.Requirements.Add(requirement.New(corev1.LabelOSStable, corev1.NodeSelectorOpIn, t.OS...))
 	allocatable := resources.FromList(t.Allocatable)
@@ -161,9 +160,7 @@ func (n Nodes) build(i int, it *catalog.InstanceType, daemons []*corev1.Pod) *cl
 		name += "-" + strconv.Itoa(i)
 	}
 	labels := it.Requirements.Labels()
-	for k, v := range n.Labels {
-		labels[k] = v
-	}
+	maps.Copy(labels, n.Labels)
 	labels[corev1.LabelHostname], labels[corev1.LabelTopologyZone] = name, n.Zone
 	labels[karpv1.LabelCapacityType], labels[karpv1.LabelNodePool] = n.CapacityType, n.NodePool
 	node := &cluster.Node{
