@@ -30,6 +30,10 @@ import (
 // Starter launches a group whose claims are written. It returns at once and owns the group from then on.
 type Starter interface {
 	Start(ctx context.Context, group cloud.Group)
+	// Expect keeps the claims, by name, from being launched one by one while they are written.
+	Expect(claims []string)
+	// Release takes Expect back for claims that will not be started.
+	Release(claims []string)
 }
 
 // Deps of a Launcher; all are required.
@@ -109,10 +113,12 @@ type draft struct {
 func (l *Launcher) Apply(ctx context.Context, plan solver.Plan) error {
 	drafts := l.verify(ctx, plan.Claims)
 	groups := l.group(drafts)
+	l.deps.Starter.Expect(namesOf(drafts))
 	l.create(ctx, drafts)
 	var errs []error
 	for _, members := range groups {
 		created, failed := split(members)
+		l.deps.Starter.Release(namesOf(failed))
 		for _, d := range failed {
 			errs = append(errs, fmt.Errorf("create nodeclaim %s: %w", d.claim.Name, d.err))
 			l.deps.Refuse(d.pods, "the NodeClaim could not be written: "+d.err.Error())
@@ -255,6 +261,14 @@ func (l *Launcher) create(ctx context.Context, drafts []*draft) {
 	wg.Wait()
 }
 
+func namesOf(drafts []*draft) []string {
+	names := make([]string, len(drafts))
+	for i, d := range drafts {
+		names[i] = d.claim.Name
+	}
+	return names
+}
+
 func split(members []*draft) (created, failed []*draft) {
 	for _, d := range members {
 		if d.err == nil {
@@ -300,7 +314,8 @@ func (l *Launcher) start(ctx context.Context, members []*draft) {
 	}
 	ref, err := cloud.ParseGroup(members[0].claim.Annotations[karpv1.AnnotationLaunchGroup], members[0].claim.Name)
 	if err != nil || slices.ContainsFunc(members, func(d *draft) bool { return d.err != nil }) {
-		return // lifecycle finds the claims in the API and groups them anew
+		l.deps.Starter.Release(namesOf(members)) // they are grouped anew
+		return
 	}
 	group.ID, group.Attempt = ref.ID, ref.Attempt
 	l.deps.Starter.Start(ctx, group)

@@ -50,12 +50,26 @@ type stage struct {
 	groups  []cloud.Group
 	refused map[string]string // pod to reason
 	tracked []string
+
+	expected, released []string
 }
 
 func (s *stage) Start(_ context.Context, group cloud.Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.groups = append(s.groups, group)
+}
+
+func (s *stage) Expect(claims []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expected = append(s.expected, claims...)
+}
+
+func (s *stage) Release(claims []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.released = append(s.released, claims...)
 }
 
 func newStage(t *testing.T, options launch.Options, pools ...*karpv1.NodePool) *stage {
@@ -242,6 +256,8 @@ func TestAFailedWriteDoesNotTouchTheOthers(t *testing.T) {
 	require.Len(t, s.refused, 1)
 	require.Len(t, s.groups, 1)
 	require.Len(t, s.groups[0].Claims, 2)
+	require.Len(t, s.expected, 3, "nobody may launch a claim before its group is written")
+	require.Len(t, s.released, 1, "the one that failed is nobody's")
 	for _, c := range s.claims(t) {
 		ref, err := cloud.ParseGroup(c.Annotations[karpv1.AnnotationLaunchGroup], c.Name)
 		require.NoError(t, err)

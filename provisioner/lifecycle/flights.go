@@ -19,10 +19,14 @@ type flights struct {
 	slots chan struct{} // bounds the calls in parallel
 	wg    sync.WaitGroup
 
-	mu     sync.Mutex
-	flying map[types.UID]struct{}
-	landed map[types.UID]landing
+	mu       sync.Mutex
+	flying   map[types.UID]struct{}
+	landed   map[types.UID]landing
+	expected map[string]time.Time // claims that somebody is writing and will start, by name; until when
 }
+
+// expectFor bounds how long a claim waits for whoever wrote it.
+const expectFor = 30 * time.Second
 
 type landing struct {
 	created cloud.Created
@@ -35,16 +39,22 @@ const parallelLaunches = 100
 func newFlights(clock clock.PassiveClock) *flights {
 	return &flights{
 		clock: clock, slots: make(chan struct{}, parallelLaunches),
-		flying: map[types.UID]struct{}{}, landed: map[types.UID]landing{},
+		flying: map[types.UID]struct{}{}, landed: map[types.UID]landing{}, expected: map[string]time.Time{},
 	}
 }
 
-// takeOff notes that the group is being launched; false when a member is already.
+// takeOff notes that the group is being launched; false when a member is already, or has an instance.
 func (f *flights) takeOff(group cloud.Group) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, claim := range group.Claims {
-		if _, ok := f.flying[claim.UID]; ok && claim.UID != "" {
+		delete(f.expected, claim.Name)
+	}
+	for _, claim := range group.Claims {
+		if _, ok := f.flying[claim.UID]; ok {
+			return false
+		}
+		if l, ok := f.landed[claim.UID]; ok && l.created.Err == nil {
 			return false
 		}
 	}
@@ -70,6 +80,41 @@ func (f *flights) land(group cloud.Group, results []cloud.Created) {
 		delete(f.flying, claim.UID)
 		f.landed[claim.UID] = landing{created: results[i], at: now}
 	}
+}
+
+// expect notes that the claims are being written and will be started by their writer.
+func (f *flights) expect(names []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	until := f.clock.Now().Add(expectFor)
+	for _, name := range names {
+		f.expected[name] = until
+	}
+}
+
+// release takes expect back for claims that their writer does not start.
+func (f *flights) release(names []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, name := range names {
+		delete(f.expected, name)
+	}
+}
+
+// isExpected returns how long the claim may still wait for its writer, 0 for not at all.
+func (f *flights) isExpected(name string) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	until, ok := f.expected[name]
+	if !ok {
+		return 0
+	}
+	left := until.Sub(f.clock.Now())
+	if left <= 0 {
+		delete(f.expected, name)
+		return 0
+	}
+	return left
 }
 
 func (f *flights) isFlying(uid types.UID) bool {

@@ -15,10 +15,26 @@ import (
 	"github.com/berth-dev/berth/provisioner/cloud"
 )
 
+// Expect tells that the claims are about to be written and will be started by the caller, who has to
+// Release those that it does not start. Until then their reconciles launch nothing: a claim that is seen
+// before the rest of its group must not go alone.
+func (c *Controller) Expect(claims []string) { c.flights.expect(claims) }
+
+// Release takes Expect back; the claims are launched by their own reconciles.
+func (c *Controller) Release(claims []string) {
+	c.flights.release(claims)
+	for _, name := range claims {
+		c.queue.Add(name)
+	}
+}
+
 // Start launches a group whose claims are written. It returns at once; the claims are reconciled when
 // the cloud has answered. A group that is being launched already is left alone.
 func (c *Controller) Start(ctx context.Context, group cloud.Group) {
 	if !c.flights.takeOff(group) {
+		for _, claim := range group.Claims {
+			c.queue.Add(claim.Name) // each finds out for itself what is left to do
+		}
 		return
 	}
 	go func() {
@@ -61,6 +77,9 @@ func (c *Controller) launch(ctx context.Context, claim *karpv1.NodeClaim) (time.
 	}
 	if c.flights.isFlying(claim.UID) {
 		return 0, nil
+	}
+	if left := c.flights.isExpected(claim.Name); left > 0 {
+		return left, nil
 	}
 	group, err := c.groupOf(ctx, claim)
 	if err != nil {

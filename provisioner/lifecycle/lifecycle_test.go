@@ -116,6 +116,35 @@ func TestCrashBetweenLaunchAndStatusLaunchesNothingTwice(t *testing.T) {
 	}
 }
 
+// A claim is often seen before the rest of its group is written; it must wait for them.
+func TestExpectedClaimsWaitForTheirGroup(t *testing.T) {
+	t.Parallel()
+	members := []string{"a", "b"}
+	claim := func(name string) *karpv1.NodeClaim {
+		return newClaim(name, func(c *karpv1.NodeClaim) {
+			c.Annotations[karpv1.AnnotationLaunchGroup] = cloud.GroupRef{ID: "g", Attempt: 1, Members: members}.Encode()
+		})
+	}
+	w := newWorld(t, nil)
+	controller, _ := w.start(lifecycle.Options{})
+	controller.Expect(members)
+	_, err := w.ours.KarpenterV1().NodeClaims().Create(t.Context(), claim("a"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	w.awaitCondition("a", karpv1.ConditionReady, metav1.ConditionUnknown, karpv1.ReasonReconcilingDependents)
+	_, creates, _ := w.cloud.counts()
+	require.Zero(t, creates, "not alone")
+	_, err = w.ours.KarpenterV1().NodeClaims().Create(t.Context(), claim("b"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	group := cloud.Group{ID: "g", Attempt: 1, Claims: []*karpv1.NodeClaim{claim("a"), claim("b")}}
+	controller.Start(t.Context(), group)
+	for _, name := range members {
+		w.awaitCondition(name, karpv1.ConditionLaunched, metav1.ConditionTrue, karpv1.ConditionLaunched)
+	}
+	controller.Start(t.Context(), cloud.Group{ID: "late", Attempt: 1, Claims: group.Claims}) // too late: they have instances
+	living, creates, _ := w.cloud.counts()
+	require.Equal(t, []int{2, 1}, []int{living, creates}, "one launch for both")
+}
+
 func TestStandaloneClaimsGetAGroup(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil, newClaim("c", func(c *karpv1.NodeClaim) { c.Annotations, c.Labels, c.Finalizers = nil, nil, nil }))
