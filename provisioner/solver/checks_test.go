@@ -1,6 +1,7 @@
 package solver_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -208,4 +209,39 @@ func TestNamespaceSelectors(t *testing.T) {
 	require.Empty(t, solve(t, p).Existing)
 	p.Snapshot.NamespaceLabels["other"]["team"] = "z"
 	require.Len(t, solve(t, p).Existing, 1)
+}
+
+func TestPROV050TypesThatMinValuesNeedsStayOnTheClaim(t *testing.T) {
+	t.Parallel()
+	var types []*catalog.InstanceType
+	for i := range 80 {
+		types = append(types, machine(fmt.Sprintf("a.%02d", i), 2))
+	}
+	dear := func(it *catalog.InstanceType) {
+		for i := range it.Offerings {
+			it.Offerings[i].Price *= 5
+		}
+	}
+	types = append(types, machine("b.large", 2, dear), machine("c.large", 2, dear))
+	p := problem(newPods(1, "p", "1"), nodePool("default", minValues("karpenter.k8s.aws/instance-family", 3), withTypes(types...)))
+	plan := solve(t, p)
+	require.Empty(t, plan.Unfit)
+	require.Len(t, plan.Claims[0].Types, 60)
+	require.Empty(t, check.Plan(p, plan))
+}
+
+func TestClaimsKeepTypesOfAboutThePrice(t *testing.T) {
+	t.Parallel()
+	var types []*catalog.InstanceType
+	for i := range 40 {
+		types = append(types, machine(fmt.Sprintf("a.%02d", i), 2, func(it *catalog.InstanceType) {
+			for j := range it.Offerings {
+				it.Offerings[j].Price *= 1 + float64(i)/40 // from 1 to almost 2 times the cheapest
+			}
+		}))
+	}
+	plan := solve(t, problem(newPods(1, "p", "1"), nodePool("default", withTypes(types...))))
+	require.Len(t, plan.Claims[0].Types, 21, "up to 1.5 times the cheapest")
+	plan = solve(t, problem(newPods(1, "p", "1"), nodePool("default", withTypes(types[0], machine("huge.96", 96)))))
+	require.Len(t, plan.Claims[0].Types, 2, "few types are all kept")
 }

@@ -38,14 +38,7 @@ func (o *openClaim) finish(maxTypes int) (Claim, []priced) {
 	slices.SortFunc(list, func(a, b priced) int {
 		return cmp.Or(cmp.Compare(a.offer.Price, b.offer.Price), strings.Compare(a.c.it.Name, b.c.it.Name))
 	})
-	keep := min(len(list), maxTypes)
-	for i, p := range list[:keep] {
-		if i >= minTypes && p.offer.Price > list[0].offer.Price*priceSlack && (!o.shape.demands || shortOfValues(o.shape.reqs, able[:i]) == "") {
-			keep = i
-			break
-		}
-	}
-	list = list[:keep]
+	list = kept(list, o.shape, maxTypes)
 	out := Claim{Pool: o.shape.pool.Name, Requirements: o.shape.reqs, Pods: o.pods}
 	least := list[0].c.load
 	for _, p := range list {
@@ -56,6 +49,46 @@ func (o *openClaim) finish(maxTypes int) (Claim, []priced) {
 	first := list[0]
 	out.Cheapest = Choice{Type: first.c.it.Name, Zone: first.offer.Zone, CapacityType: first.offer.CapacityType, Price: first.offer.Price}
 	return out, list
+}
+
+// kept cuts the list, which is sorted by price, to the types that are worth offering to the launch. Types
+// that minValues needs stay, however dear.
+func kept(list []priced, sh *shape, maxTypes int) []priced {
+	keep := min(len(list), maxTypes)
+	for i, p := range list[:keep] {
+		if i >= minTypes && p.offer.Price > list[0].offer.Price*priceSlack {
+			keep = i
+			break
+		}
+	}
+	if !sh.demands {
+		return list[:keep]
+	}
+	needed := make([]bool, len(list))
+	count := 0
+	for _, key := range sh.reqs.Keys() {
+		values := map[string]bool{}
+		for i := 0; i < len(list) && len(values) < sh.reqs[key].MinValues(); i++ {
+			before := len(values)
+			for _, v := range list[i].c.reqs.Get(key).Values() {
+				values[v] = true
+			}
+			if len(values) > before && !needed[i] {
+				needed[i] = true
+				count++
+			}
+		}
+	}
+	var out []priced
+	for i, p := range list {
+		if needed[i] {
+			count--
+			out = append(out, p)
+		} else if i < keep && len(out)+count < maxTypes {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // shortOfValues says which minValues demands the types do not meet, "" for none.

@@ -107,6 +107,15 @@ func TestNoPodIsForgotten(t *testing.T) {
 	}
 }
 
+// FuzzSolve looks further than the seeds of the properties above.
+func FuzzSolve(f *testing.F) {
+	f.Add(uint64(1), false, false)
+	f.Fuzz(func(t *testing.T, seed uint64, plain, empty bool) {
+		p := gen.Problem(seed, gen.Options{Plain: plain, Empty: empty})
+		require.Empty(t, check.Plan(p, solver.Solve(t.Context(), p, nil)))
+	})
+}
+
 func TestASolveThatRunsOutOfTimeSaysSo(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

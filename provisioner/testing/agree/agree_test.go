@@ -26,7 +26,7 @@ profiles: [{schedulerName: default-scheduler}]
 `
 
 // filters builds a Fit over the default profile of the real scheduler.
-func filters(t *testing.T) *fit.Fit {
+func filters(t testing.TB) *fit.Fit {
 	t.Helper()
 	namespaces := make([]runtime.Object, 0, 2)
 	for name, labels := range gen.Problem(0, gen.Options{}).Snapshot.NamespaceLabels {

@@ -73,7 +73,7 @@ func TestBrokenPlansAreNoticed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := gen.Scale(0, 0, 45)
-			p.Pods = gen.Equal(400, "500m", "1Gi")
+			p.Pods = gen.Equal(100, "3", "6Gi")
 			plan := solver.Solve(t.Context(), p, nil)
 			require.Empty(t, check.Plan(p, plan))
 			require.Greater(t, len(plan.Claims), 1)
