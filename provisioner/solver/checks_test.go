@@ -36,6 +36,8 @@ func soldOut(it *catalog.InstanceType) {
 	}
 }
 
+func going(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{} }
+
 func soft(c *corev1.TopologySpreadConstraint) { c.WhenUnsatisfiable = corev1.ScheduleAnyway }
 
 func honorTaints(c *corev1.TopologySpreadConstraint) {
@@ -143,6 +145,23 @@ func TestChecks(t *testing.T) {
 			pools: []solver.Pool{nodePool("default", needs(zoneKey, in, "a"))},
 			nodes: []*cluster.Node{node("n1", "1", "a", newPods(1, "old", "900m", podLabel("app", "spread"))...), changed(node("n2", "1", "d"), tainted("x"))},
 			unfit: []string{"p-0 default: topology spread or pod affinity allows no zone or node that could be bought"},
+		},
+		"pods that are being deleted do not count for a spread": {
+			pods:     newPods(1, "p", "100m", spread(hostKey, 1)),
+			pools:    []solver.Pool{nodePool("default")},
+			nodes:    []*cluster.Node{node("n1", "4", "a", newPod("old", "1", podLabel("app", "spread"), going))},
+			existing: []string{"n1: 1"},
+		},
+		"pods that are being deleted still repel": {
+			pods:   newPods(1, "p", "100m", podLabel("app", "x"), antiAffinity(hostKey, selector("app", "x"))),
+			pools:  []solver.Pool{nodePool("default", small)},
+			nodes:  []*cluster.Node{node("n1", "4", "a", newPod("old", "1", podLabel("app", "x"), going))},
+			claims: []string{"default m.large: 1"},
+		},
+		"a pod that needs on-demand does not make a spot node dear": {
+			pods:   append(newPods(3, "p", "1200m"), newPods(1, "q", "300m", nodeSelector(karpv1.LabelCapacityType, "on-demand"))...),
+			pools:  []solver.Pool{nodePool("default", withTypes(machine("m.large", 2), machine("m.xlarge", 4)))},
+			claims: []string{"default m.large: 1", "default m.xlarge: 3"},
 		},
 		"PROV-025 with nodeTaintsPolicy Honor it does not": {
 			pods:   newPods(1, "p", "1", spread(zoneKey, 1, honorTaints)),

@@ -79,6 +79,7 @@ func TestAPoolThatTheFiltersRefuseGivesWayToTheNext(t *testing.T) {
 	plan := solver.Solve(t.Context(), problem(newPods(2, "p", "1"), nodePool("heavy", weight(9)), nodePool("light")), notHeavy)
 	claims, _, unfit := summary(plan)
 	require.Equal(t, []string{"light m.large: 2"}, claims)
+	require.Len(t, plan.Disagreements, 1, "one refusal says it for the whole pool")
 	require.Empty(t, unfit)
 }
 

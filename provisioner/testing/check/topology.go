@@ -221,7 +221,7 @@ func (c *checker) skew(pod *corev1.Pod, constraint corev1.TopologySpreadConstrai
 			counts[domain] += 0
 		}
 		for _, p := range slices.Concat(s.pods, s.added) {
-			if m.matches(p) {
+			if m.matches(p) && p.DeletionTimestamp == nil {
 				counts[domain]++
 			}
 		}
