@@ -44,6 +44,8 @@ type Options struct {
 	EKSVersion string
 	// Seed of everything random in the simulation.
 	Seed uint64
+	// CatalogFile replaces the catalogue by a file in the format of provisioner/aws/facts (gzipped table).
+	CatalogFile string
 	// Catalog has the instance types and prices of the simulated EC2; nil means what is known of the real one.
 	Catalog *facts.Catalog
 	// World is what the simulated account has from the start; nil means ec2sim.DefaultWorld.
@@ -58,6 +60,7 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.NoScheduler, "no-scheduler", false, "leave the scheduler out, to run your own build of it")
 	fs.DurationVar(&o.BootDelay, "boot-delay", 2*time.Second, "time from launch until a simulated instance's kubelet starts")
 	fs.StringVar(&o.EC2Script, "ec2-script", "", "YAML file that says what the simulated EC2 does wrong, and when")
+	fs.StringVar(&o.CatalogFile, "catalog", "", "gzipped table of instance types, zones and prices, as provisioner/aws/facts has it; default is the built-in one")
 	fs.IntVar(&o.SystemNodes, "system-nodes", 1, "tainted nodes that exist from the start")
 	fs.StringVar(&o.EKSVersion, "eks-version", "", "Kubernetes version that the simulated EKS reports; default is the API server's")
 	fs.Uint64Var(&o.Seed, "seed", 1, "seed of the simulation")
@@ -89,6 +92,11 @@ type Cluster struct {
 // Start brings everything up and returns when the API server and the scheduler are ready. What was
 // started is stopped again when a later part fails.
 func Start(ctx context.Context, options Options) (_ *Cluster, err error) {
+	if options.CatalogFile != "" {
+		if options.Catalog, err = readCatalog(options.CatalogFile); err != nil {
+			return nil, err
+		}
+	}
 	runCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := &Cluster{cancel: cancel, failed: make(chan error, 1)}
 	defer func() {
@@ -131,6 +139,24 @@ func jsonConfig(config *rest.Config) *rest.Config {
 	out := rest.CopyConfig(config)
 	out.ContentType, out.AcceptContentTypes = "application/json", "application/json"
 	return out
+}
+
+// readCatalog reads a catalogue from a file.
+func readCatalog(path string) (*facts.Catalog, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read --catalog: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	data, err := facts.Decode(file)
+	if err != nil {
+		return nil, fmt.Errorf("read --catalog %s: %w", path, err)
+	}
+	catalog, err := facts.NewCatalog(data)
+	if err != nil {
+		return nil, fmt.Errorf("use --catalog %s: %w", path, err)
+	}
+	return &catalog, nil
 }
 
 func (c *Cluster) startEC2(options Options) error {
