@@ -24,64 +24,11 @@ import (
 
 var settings = types.Settings{Region: "us-east-1", VMMemoryOverheadPercent: 0.075}
 
-// describe answers for a type of the facts what DescribeInstanceTypes would.
 func describe(t *testing.T, name string) *ec2types.InstanceTypeInfo {
 	t.Helper()
 	f, ok := facts.Lookup(name)
 	require.True(t, ok, name)
-	info := &ec2types.InstanceTypeInfo{
-		InstanceType: ec2types.InstanceType(f.Name), Hypervisor: ec2types.InstanceTypeHypervisor(f.Hypervisor),
-		BareMetal:            aws.Bool(f.BareMetal),
-		VCpuInfo:             &ec2types.VCpuInfo{DefaultVCpus: aws.Int32(int32(f.VCPUs))},
-		MemoryInfo:           &ec2types.MemoryInfo{SizeInMiB: aws.Int64(f.MemoryMiB)},
-		NitroEnclavesSupport: ec2types.NitroEnclavesSupport(f.NitroEnclaves),
-		ProcessorInfo:        &ec2types.ProcessorInfo{Manufacturer: aws.String(f.ProcessorManufacturer), SustainedClockSpeedInGhz: aws.Float64(f.ClockGHz)},
-		EbsInfo: &ec2types.EbsInfo{EbsOptimizedSupport: ec2types.EbsOptimizedSupport(f.EBS.OptimizedSupport),
-			EbsOptimizedInfo: &ec2types.EbsOptimizedInfo{MaximumBandwidthInMbps: aws.Int32(int32(f.EBS.MaxMbps))}},
-		NetworkInfo: &ec2types.NetworkInfo{
-			DefaultNetworkCardIndex: aws.Int32(int32(f.Network.DefaultCard)), Ipv4AddressesPerInterface: aws.Int32(int32(f.Network.IPv4PerENI)),
-			EncryptionInTransitSupported: aws.Bool(f.Network.EncryptionInTransit), EnaSupport: ec2types.EnaSupport(f.Network.ENA),
-			EfaSupported: aws.Bool(f.Network.EFA), EfaInfo: &ec2types.EfaInfo{MaximumEfaInterfaces: aws.Int32(int32(f.Network.MaxEFA))},
-		},
-	}
-	for _, a := range f.Architectures {
-		info.ProcessorInfo.SupportedArchitectures = append(info.ProcessorInfo.SupportedArchitectures, ec2types.ArchitectureType(a))
-	}
-	for _, u := range f.UsageClasses {
-		info.SupportedUsageClasses = append(info.SupportedUsageClasses, ec2types.UsageClassType(u))
-	}
-	for _, x := range f.ProcessorFeatures {
-		info.ProcessorInfo.SupportedFeatures = append(info.ProcessorInfo.SupportedFeatures, ec2types.SupportedAdditionalProcessorFeature(x))
-	}
-	for _, c := range f.Network.Cards {
-		info.NetworkInfo.NetworkCards = append(info.NetworkInfo.NetworkCards, ec2types.NetworkCardInfo{
-			NetworkCardIndex: aws.Int32(int32(c.Index)), MaximumNetworkInterfaces: aws.Int32(int32(c.MaxENIs))})
-	}
-	if s := f.LocalStorage; s != nil {
-		info.InstanceStorageInfo = &ec2types.InstanceStorageInfo{TotalSizeInGB: aws.Int64(int64(s.TotalGB)), NvmeSupport: ec2types.EphemeralNvmeSupport(s.NVMe)}
-	}
-	if len(f.GPUs) > 0 {
-		info.GpuInfo = &ec2types.GpuInfo{}
-	}
-	for _, g := range f.GPUs {
-		info.GpuInfo.Gpus = append(info.GpuInfo.Gpus, ec2types.GpuDeviceInfo{Name: aws.String(g.Name), Manufacturer: aws.String(g.Manufacturer),
-			Count: aws.Int32(int32(g.Count)), MemoryInfo: &ec2types.GpuDeviceMemoryInfo{SizeInMiB: aws.Int32(int32(g.MemoryMiB))}})
-	}
-	if len(f.NeuronDevices) > 0 {
-		info.NeuronInfo = &ec2types.NeuronInfo{}
-	}
-	for _, n := range f.NeuronDevices {
-		info.NeuronInfo.NeuronDevices = append(info.NeuronInfo.NeuronDevices, ec2types.NeuronDeviceInfo{Name: aws.String(n.Name),
-			Count: aws.Int32(int32(n.Count)), CoreInfo: &ec2types.NeuronDeviceCoreInfo{Count: aws.Int32(int32(n.CoresPerDevice))}})
-	}
-	if len(f.InferenceAccelerators) > 0 {
-		info.InferenceAcceleratorInfo = &ec2types.InferenceAcceleratorInfo{}
-	}
-	for _, d := range f.InferenceAccelerators {
-		info.InferenceAcceleratorInfo.Accelerators = append(info.InferenceAcceleratorInfo.Accelerators, ec2types.InferenceDeviceInfo{
-			Name: aws.String(d.Name), Manufacturer: aws.String(d.Manufacturer), Count: aws.Int32(int32(d.Count))})
-	}
-	return info
+	return types.Describe(&f)
 }
 
 func convert(t *testing.T, name string, c types.Class, s types.Settings) *catalog.InstanceType {
