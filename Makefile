@@ -19,8 +19,8 @@ help: ## Print this list.
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## Build berth-scheduler, berth-local and kubectl into bin/.
-	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth-scheduler ./cmd/berth-local ./cmd/kubectl
+build: ## Build berth, berth-scheduler, berth-local and kubectl into bin/.
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/berth ./cmd/berth-scheduler ./cmd/berth-local ./cmd/kubectl
 
 .PHONY: kubectl
 kubectl: ## Build bin/kubectl from this module.

@@ -54,7 +54,7 @@ var owners = map[string][]string{
 	"k8s.io/kubernetes/":              {"plugins", "provisioner/fit", "cmd"},
 	"k8s.io/kube-scheduler/framework": {"plugins", "provisioner/fit", "cmd"},
 	module + "provisioner/aws/ec2sim": {"cmd/berth-local", "provisioner/aws/ec2sim"},
-	module + "provisioner/testing":    {"provisioner/testing"},
+	module + "provisioner/testing":    {"provisioner/testing", "cmd/berth"}, // simulate --verify has plans proved by the checker
 	"testing":                         {"provisioner/testing"},
 }
 

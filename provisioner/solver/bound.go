@@ -33,7 +33,7 @@ func Bound(p Problem, plan Plan) float64 {
 	b := newRelaxation(newGround(p))
 	best := b.value()
 	for step := range boundSteps {
-		b.improve(1 / math.Sqrt(float64(step+1)), step < boundSteps/2)
+		b.improve(1/math.Sqrt(float64(step+1)), step < boundSteps/2)
 		best = max(best, b.value())
 	}
 	return best

@@ -1,0 +1,4 @@
+package simulate
+
+// rssUnit is what getrusage counts peak memory in: KiB.
+const rssUnit = 1024
