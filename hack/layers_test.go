@@ -45,6 +45,7 @@ var layers = map[string]int{
 	"provisioner/api":         0,
 	"manifests":               0,
 	"examples":                0,
+	"examples/custom-plugin":  10,
 	"hack":                    9,
 }
 
@@ -52,7 +53,7 @@ var layers = map[string]int{
 var owners = map[string][]string{
 	"github.com/aws/aws-sdk-go-v2/":   {"provisioner/aws", "interruption", "cmd"},
 	"k8s.io/kubernetes/":              {"plugins", "provisioner/fit", "cmd"},
-	"k8s.io/kube-scheduler/framework": {"plugins", "provisioner/fit", "cmd"},
+	"k8s.io/kube-scheduler/framework": {"plugins", "provisioner/fit", "cmd", "examples/custom-plugin"},
 	module + "provisioner/aws/ec2sim": {"cmd/berth-local", "provisioner/aws/ec2sim"},
 	module + "provisioner/testing":    {"provisioner/testing", "cmd/berth"}, // simulate --verify has plans proved by the checker
 	"testing":                         {"provisioner/testing"},

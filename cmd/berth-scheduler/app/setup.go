@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	kubeschedulerapp "k8s.io/kubernetes/cmd/kube-scheduler/app"
@@ -142,7 +144,11 @@ func prepare(f *flags, o Options) (cleanup func(), err error) {
 
 // identify returns the process's name in leases, making it the given one if there is one.
 func identify(cc *schedulerappconfig.CompletedConfig, wanted string) string {
-	if cc.LeaderElection == nil {
+	if cc.LeaderElection == nil { // the provisioner's lease needs a name all the same
+		if wanted == "" {
+			host, _ := os.Hostname()
+			wanted = host + "_" + string(uuid.NewUUID())
+		}
 		return wanted
 	}
 	if lock, ok := cc.LeaderElection.Lock.(*resourcelock.LeaseLock); ok && wanted != "" {
