@@ -144,6 +144,33 @@ func (s Set) hint(key string) string {
 	return ""
 }
 
+// Allows is Compatible for callers that do not need to know what is in the way.
+func (s Set) Allows(incoming Set, allowUndefined func(key string) bool) bool {
+	for key, demand := range incoming {
+		have, defined := s[key]
+		switch {
+		case !defined && ((allowUndefined != nil && allowUndefined(key)) || demand.AllowsAbsence()):
+		case !defined || !have.Meets(demand):
+			return false
+		}
+	}
+	return true
+}
+
+// Overlaps is Intersects for callers that do not need to know what is in the way.
+func (s Set) Overlaps(o Set) bool {
+	small, large := s, o
+	if len(large) < len(small) {
+		small, large = large, small
+	}
+	for key, r := range small {
+		if other, ok := large[key]; ok && !r.Meets(other) {
+			return false
+		}
+	}
+	return true
+}
+
 // Intersects reports the first key, in order, on which the sets exclude each other; nil when none does.
 func (s Set) Intersects(o Set) error {
 	small, large := s, o

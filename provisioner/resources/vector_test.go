@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	helpers "k8s.io/component-helpers/resource"
 
 	"github.com/berth-dev/berth/provisioner/resources"
 )
@@ -84,6 +85,48 @@ func TestPodRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			require.Equal(t, tc.want, resources.PodRequests(&tc.pod))
+		})
+	}
+}
+
+// Pods that are counted the quick way come out as upstream's helper counts them.
+func TestPlainPodsCountAsUpstreamCounts(t *testing.T) {
+	t.Parallel()
+	pod := func(change func(*corev1.Pod)) *corev1.Pod {
+		p := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: "a", Resources: corev1.ResourceRequirements{Requests: list("cpu", "500m", "memory", "1Gi", "ephemeral-storage", "2Gi")}},
+			{Name: "b", Resources: corev1.ResourceRequirements{Requests: list("cpu", "250m")}},
+		}}}
+		change(p)
+		return p
+	}
+	told := func(name, cpu string, allocated bool) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			status := corev1.ContainerStatus{Name: name, Resources: &corev1.ResourceRequirements{Requests: list("cpu", cpu)}}
+			if allocated {
+				status.Resources, status.AllocatedResources = nil, list("cpu", cpu)
+			}
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, status)
+		}
+	}
+	tests := map[string]*corev1.Pod{
+		"plain":                       pod(func(*corev1.Pod) {}),
+		"the kubelet tells the same":  pod(told("a", "500m", false)),
+		"PROV-079 shrinking":          pod(told("a", "2", false)),
+		"PROV-079 shrinking, by room": pod(told("a", "2", true)),
+		"growing":                     pod(told("a", "100m", false)),
+		"an extended resource":        pod(func(p *corev1.Pod) { p.Spec.Containers[1].Resources.Requests = list("x/a", "2") }),
+		"infeasible": pod(func(p *corev1.Pod) {
+			told("a", "100m", true)(p)
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodResizePending, Status: corev1.ConditionTrue, Reason: corev1.PodReasonInfeasible}}
+		}),
+	}
+	for name, p := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := resources.FromList(helpers.PodRequests(p, helpers.PodResourcesOptions{UseStatusResources: true}))
+			want.Pods++
+			require.Equal(t, want, resources.PodRequests(p))
 		})
 	}
 }

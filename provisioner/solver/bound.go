@@ -90,7 +90,7 @@ func newRelaxation(g *ground) *relaxation {
 		for _, p := range s.pools {
 			for _, sh := range s.shapesOf(c, p) {
 				if _, ok := known[sh]; !ok {
-					known[sh] = sh.priced(first[p])
+					known[sh] = sh.places(first[p])
 				}
 				open = append(open, known[sh]...)
 			}
@@ -103,13 +103,12 @@ func newRelaxation(g *ground) *relaxation {
 	return b
 }
 
-// priced lists the shape's types with their cheapest offerings, numbered from first on.
-func (sh *shape) priced(first int) []pricedPlace {
-	var out []pricedPlace
-	for i := range sh.types.all() {
-		if o := sh.pool.candidates[i].best(sh.kinds); o != nil {
-			out = append(out, pricedPlace{first + i, o.Price})
-		}
+// places lists the shape's types with their cheapest offerings, numbered from first on.
+func (sh *shape) places(first int) []pricedPlace {
+	list := sh.byPrice()
+	out := make([]pricedPlace, len(list))
+	for i, p := range list {
+		out[i] = pricedPlace{first + p.c.index, p.offer.Price}
 	}
 	return out
 }

@@ -47,7 +47,7 @@ func labelFault(c *class, p *pool) string {
 func soldOut(c *class, p *pool) []string {
 	var names []string
 	for _, cand := range p.candidates {
-		if c.requests.Fits(cand.free) && slices.ContainsFunc(c.terms, func(t term) bool { return cand.reqs.Compatible(t.set, nil) == nil }) {
+		if c.requests.Fits(cand.free) && slices.ContainsFunc(c.terms, func(t term) bool { return cand.reqs.Allows(t.set, nil) }) {
 			names = append(names, cand.it.Name)
 		}
 	}

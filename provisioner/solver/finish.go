@@ -1,11 +1,9 @@
 package solver
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -30,14 +28,14 @@ type priced struct {
 // finish chooses the types that the launch may pick from, cheapest first. The first one need not be the
 // type that was chosen when the claim was opened: what is on it now may fit a cheaper one.
 func (o *openClaim) finish(maxTypes int) (Claim, []priced) {
-	able := o.able(o.shape)
-	list := make([]priced, len(able))
-	for i, c := range able {
-		list[i] = priced{c, c.best(o.shape.kinds)}
+	var list []priced
+	for _, p := range o.shape.byPrice() {
+		if o.allowed.has(p.c.index) && p.c.fits(o.requests, o.ports) {
+			if list = append(list, p); len(list) == maxTypes && !o.shape.demands {
+				break
+			}
+		}
 	}
-	slices.SortFunc(list, func(a, b priced) int {
-		return cmp.Or(cmp.Compare(a.offer.Price, b.offer.Price), strings.Compare(a.c.it.Name, b.c.it.Name))
-	})
 	list = kept(list, o.shape, maxTypes)
 	out := Claim{Pool: o.shape.pool.Name, Requirements: o.shape.reqs, Pods: o.pods}
 	least := list[0].c.load

@@ -21,6 +21,8 @@ type ground struct {
 	placed  *topology // the counts before the first decision
 	// average is the mean request of all pods, to compare machines by.
 	average resources.Vector
+	// smallest is the least of each resource that any class asks for.
+	smallest resources.Vector
 	// admitting are the nodes that let classes with the same demands on nodes in.
 	admitting map[string]bitset
 	// known are the values of a topology key on those nodes, by demand and key.
@@ -44,7 +46,22 @@ func newGround(p Problem) *ground {
 	g.classes = classify(p.Pods)
 	for i, c := range g.classes {
 		c.order = i
+		if i == 0 {
+			g.smallest = c.requests
+		}
+		g.smallest = g.smallest.Min(c.requests)
 		g.average = g.average.Add(c.requests.Scale(int64(len(c.pods))))
+	}
+	for _, c := range g.classes {
+		c.rules = g.placed.rulesOf(c)
+		c.soft = g.placed.softOf(c)
+	}
+	for _, c := range g.classes {
+		g.placed.link(c)
+	}
+	for _, c := range g.classes {
+		g.placed.linkRepulsions(c)
+		c.mostPerNode = perNode(c)
 	}
 	return g
 }
@@ -57,27 +74,15 @@ type strategy struct {
 
 // start sets up an attempt.
 func (g *ground) start(learned *lessons, how strategy) *solve {
-	s := &solve{ground: g, how: how, lessons: learned, refusals: learned.texts(), topology: g.placed.fresh()}
+	s := &solve{ground: g, how: how, lessons: learned, refusals: learned.texts()}
 	for _, p := range g.pools {
 		p.remaining = p.limit
 	}
 	for _, n := range g.nodes {
 		s.nodes = append(s.nodes, &nodePlace{nodeSite: n.nodeSite, index: n.index, free: n.free, ports: slices.Clip(n.ports)})
 	}
-	for _, c := range g.classes {
-		mine := *c
-		s.classes = append(s.classes, &mine)
-	}
+	s.topology, s.classes = g.placed.copyWith(g.classes)
 	for _, c := range s.classes {
-		c.rules = s.topology.rulesOf(c)
-		c.soft = s.topology.softOf(c)
-	}
-	for _, c := range s.classes {
-		s.topology.link(c)
-	}
-	for _, c := range s.classes {
-		s.topology.linkRepulsions(c)
-		c.mostPerNode = perNode(c)
 		c.unitPrice = s.unitPrice(c)
 		if len(c.rules) == 0 && len(c.ports) == 0 && c.unitPrice > 0 && c.mostPerNode > 1 {
 			s.plain = append(s.plain, c)
@@ -204,16 +209,4 @@ func (s *solve) unitPrice(c *class) float64 {
 	}
 	s.prices[id] = least
 	return least
-}
-
-// fresh returns the topology as it was before the first decision.
-func (t *topology) fresh() *topology {
-	out := &topology{
-		namespaces: t.namespaces, sites: t.sites, kinds: t.kinds,
-		groups: map[string]*group{}, repels: make(map[string]*repulsion, len(t.repels)), filters: map[string]*nodeFilter{},
-	}
-	for id, r := range t.repels {
-		out.repels[id] = &repulsion{key: r.key, who: r.who, domains: maps.Clone(r.domains)}
-	}
-	return out
 }

@@ -6,8 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-
-	"github.com/berth-dev/berth/provisioner/resources"
 )
 
 // option is a way to open a claim for the next pods of a class.
@@ -272,14 +270,28 @@ func (s *solve) joins(c *class, sh *shape, cand *candidate) bool {
 	})
 }
 
-// shortlist are the candidates of the shape that can hold the class within limits. When there are many
-// and the class will share its machine, only those that sell their room cheapest are weighed.
+// shortlist are the candidates of the shape that can hold the class within limits, without those that
+// another one beats in room and price. When there are many and the class will share its machine, only
+// those that sell their room cheapest are weighed.
 func (s *solve) shortlist(c *class, sh *shape) []*candidate {
 	var all []*candidate
-	for i := range sh.types.all() {
-		cand := sh.pool.candidates[i]
-		if c.requests.Fits(cand.free) && freeOf(cand.ports, c) && cand.best(sh.kinds) != nil && len(sh.pool.over(cand.it.Capacity)) == 0 {
+	whole := true // nothing but room kept a candidate out, so that what it beats needs no look
+	for _, cand := range sh.best() {
+		switch {
+		case !c.requests.Fits(cand.free):
+		case !freeOf(cand.ports, c) || len(sh.pool.over(cand.it.Capacity)) > 0 || s.denied(c, cand, sh):
+			whole = false
+		default:
 			all = append(all, cand)
+		}
+	}
+	if !whole {
+		all = all[:0]
+		for i := range sh.types.all() {
+			cand := sh.pool.candidates[i]
+			if c.requests.Fits(cand.free) && freeOf(cand.ports, c) && cand.best(sh.kinds) != nil && len(sh.pool.over(cand.it.Capacity)) == 0 {
+				all = append(all, cand)
+			}
 		}
 	}
 	if len(all) <= shortlisted {
@@ -321,35 +333,35 @@ func (s *solve) open(c *class, w *walk, o *option) {
 	p := o.shape.pool
 	claim := &openClaim{
 		id: fmt.Sprintf("%s-%d", p.Name, len(s.opened)+1), shape: o.shape, chosen: o.cand, free: o.cand.free,
-		allowed: alternatives(p, o.cand),
+		allowed: p.alternatives(o.cand),
 	}
-	s.opened = append(s.opened, claim)
+	s.opened, s.live = append(s.opened, claim), append(s.live, claim)
 	s.topology.open(claim)
 	pods := c.take(min(o.count, s.batchOf(c, claim)))
 	claim.add(c, o.shape, pods)
 	s.put(c, pods, nil, claim)
 	w.claims = append(w.claims, claim)
-	most := resources.Vector{}
-	for i := range claim.allowed.all() {
-		most = most.Max(p.candidates[i].it.Capacity)
-	}
 	for _, name := range p.limits {
-		p.remaining = p.remaining.With(name, p.remaining.Get(name)-charge(most, name))
+		p.remaining = p.remaining.With(name, p.remaining.Get(name)-charge(o.cand.most, name))
 	}
 }
 
 // alternatives are the types that may be launched instead of the chosen one. With limits they are no
 // larger in what is limited, so that the limit is charged for what is planned and never overrun.
-func alternatives(p *pool, chosen *candidate) bitset {
-	set := newBitset(len(p.candidates))
+func (p *pool) alternatives(chosen *candidate) bitset {
+	if chosen.allowed != nil {
+		return chosen.allowed
+	}
+	chosen.allowed = newBitset(len(p.candidates))
 	for i, cand := range p.candidates {
 		if !slices.ContainsFunc(p.limits, func(name resourceName) bool {
 			return charge(cand.it.Capacity, name) > charge(chosen.it.Capacity, name)
 		}) {
-			set.add(i)
+			chosen.allowed.add(i)
+			chosen.most = chosen.most.Max(cand.it.Capacity)
 		}
 	}
-	return set
+	return chosen.allowed
 }
 
 // ableFor are the types of the shape that could take the class.

@@ -43,6 +43,10 @@ type candidate struct {
 	daemons []*corev1.Pod
 	load    resources.Vector
 	ports   []hostPort
+	// allowed are the types that may be launched instead, most is the greatest capacity among them; see
+	// alternatives.
+	allowed bitset
+	most    resources.Vector
 }
 
 // best returns the cheapest offering of the given kinds, nil for none.
@@ -66,7 +70,7 @@ func prepare(p Pool, daemons []*corev1.Pod, usage resources.Vector) *pool {
 	base := poolRequirements(p.NodePool)
 	kindOf := map[string]int{}
 	for _, it := range p.Types {
-		if base.Intersects(it.Requirements) != nil {
+		if !base.Overlaps(it.Requirements) {
 			continue
 		}
 		c := &candidate{it: it, reqs: it.Requirements.Clone()}
@@ -75,7 +79,7 @@ func prepare(p Pool, daemons []*corev1.Pod, usage resources.Vector) *pool {
 		sold := false
 		for i := range it.Offerings {
 			o := &it.Offerings[i]
-			if base.Intersects(o.Requirements) != nil {
+			if !base.Overlaps(o.Requirements) {
 				continue
 			}
 			sold = true
@@ -274,5 +278,5 @@ func (p *pool) avoided(pod *corev1.Pod) bool {
 
 // compatibleWithAny reports whether the labels satisfy one of the alternatives.
 func compatibleWithAny(labels requirement.Set, terms []term, open func(string) bool) bool {
-	return slices.ContainsFunc(terms, func(t term) bool { return labels.Compatible(t.set, open) == nil })
+	return slices.ContainsFunc(terms, func(t term) bool { return labels.Allows(t.set, open) })
 }

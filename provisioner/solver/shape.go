@@ -1,7 +1,9 @@
 package solver
 
 import (
+	"cmp"
 	"math/bits"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -20,6 +22,9 @@ type shape struct {
 	narrower map[string]*shape
 	demands  bool // some requirement has minValues
 	number   int  // unique within the pool
+	// What follows is worked out when it is asked for first.
+	frontier []*candidate
+	priced   []priced
 }
 
 // term is one alternative of what a class demands of nodes, with its signature.
@@ -44,7 +49,7 @@ func (sh *shape) with(t term) *shape {
 }
 
 func (sh *shape) derive(demand requirement.Set) *shape {
-	if sh.reqs.Intersects(demand) != nil {
+	if !sh.reqs.Overlaps(demand) {
 		return nil
 	}
 	for key, r := range demand {
@@ -90,6 +95,50 @@ func (sh *shape) at(key, value string) *shape {
 
 // can reports whether the candidate is among what is left, with an offering.
 func (sh *shape) can(c *candidate) bool { return sh.types.has(c.index) && c.best(sh.kinds) != nil }
+
+// byPrice returns the candidates that can be had with their cheapest offerings, cheapest first.
+func (sh *shape) byPrice() []priced {
+	if sh.priced == nil {
+		sh.priced = []priced{}
+		for i := range sh.types.all() {
+			c := sh.pool.candidates[i]
+			if o := c.best(sh.kinds); o != nil {
+				sh.priced = append(sh.priced, priced{c, o})
+			}
+		}
+		slices.SortFunc(sh.priced, func(a, b priced) int {
+			return cmp.Or(cmp.Compare(a.offer.Price, b.offer.Price), cmp.Compare(a.c.index, b.c.index))
+		})
+	}
+	return sh.priced
+}
+
+// best returns the candidates that are worth buying: for each of the others there is one of the same
+// architecture that has at least as much of everything and costs no more. Sorted by index.
+func (sh *shape) best() []*candidate {
+	if sh.frontier != nil {
+		return sh.frontier
+	}
+	var kept []*candidate
+	arch := func(c *candidate) string { value, _ := c.reqs.Get(corev1.LabelArchStable).Any(0); return value }
+	for _, p := range sh.byPrice() {
+		c, price := p.c, p.offer.Price
+		beaten := slices.ContainsFunc(kept, func(k *candidate) bool {
+			return c.free.Within(k.free) && arch(c) == arch(k) && (len(k.ports) == 0 || slices.Equal(k.ports, c.ports))
+		})
+		if beaten {
+			continue
+		}
+		// One of the same price that came earlier may be the smaller one.
+		kept = slices.DeleteFunc(kept, func(k *candidate) bool {
+			return k.best(sh.kinds).Price == price && k.free.Within(c.free) && arch(c) == arch(k) && slices.Equal(k.ports, c.ports)
+		})
+		kept = append(kept, c)
+	}
+	slices.SortFunc(kept, func(a, b *candidate) int { return cmp.Compare(a.index, b.index) })
+	sh.frontier = append([]*candidate{}, kept...)
+	return sh.frontier
+}
 
 // domain tells the value of a key when it is decided.
 func (sh *shape) domain(key string) (string, bool) {
@@ -155,6 +204,16 @@ type kindSet [maxKinds / 64]uint64
 func (k *kindSet) add(i int)     { k[i/64] |= 1 << (i % 64) }
 func (k *kindSet) remove(i int)  { k[i/64] &^= 1 << (i % 64) }
 func (k kindSet) has(i int) bool { return k[i/64]&(1<<(i%64)) != 0 }
+
+// covers reports whether every member of the other set is in this one.
+func (k kindSet) covers(o kindSet) bool {
+	for i := range k {
+		if o[i]&^k[i] != 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // offer is an available offering of a candidate.
 type offer struct {

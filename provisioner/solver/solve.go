@@ -50,6 +50,7 @@ type solve struct {
 	refusals map[string]string // by class key, what the filters said in earlier rounds
 	nodes    []*nodePlace
 	opened   []*openClaim
+	live     []*openClaim // those that are not known to be full
 	classes  []*class
 	plain    []*class // those without rules between pods, in order
 	topology *topology

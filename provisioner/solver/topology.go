@@ -44,7 +44,9 @@ type topology struct {
 	repels     map[string]*repulsion
 	filters    map[string]*nodeFilter
 	// spreads are the groups with a filter, in the order in which they were made.
-	spreads []*group
+	spreads       []*group
+	ordered       []*group
+	orderedRepels []*repulsion
 }
 
 // nodeSite is a node of the snapshot as topology sees it.
@@ -181,10 +183,32 @@ func (t *topology) repulsionOf(term corev1.PodAffinityTerm, pod *corev1.Pod) *re
 	return r
 }
 
+// groupsInOrder returns the groups sorted by their names.
+func (t *topology) groupsInOrder() []*group {
+	if len(t.ordered) != len(t.groups) {
+		t.ordered = t.ordered[:0]
+		for _, id := range slices.Sorted(maps.Keys(t.groups)) {
+			t.ordered = append(t.ordered, t.groups[id])
+		}
+	}
+	return t.ordered
+}
+
+// repelsInOrder does the same for repulsions.
+func (t *topology) repelsInOrder() []*repulsion {
+	if len(t.orderedRepels) != len(t.repels) {
+		t.orderedRepels = t.orderedRepels[:0]
+		for _, id := range slices.Sorted(maps.Keys(t.repels)) {
+			t.orderedRepels = append(t.orderedRepels, t.repels[id])
+		}
+	}
+	return t.orderedRepels
+}
+
 // link finds, once all groups are known, which of them the pods of a class change.
 func (t *topology) link(c *class) {
-	for _, id := range slices.Sorted(maps.Keys(t.groups)) {
-		if g := t.groups[id]; g.matches(c.pod) {
+	for _, g := range t.groupsInOrder() {
+		if g.matches(c.pod) {
 			c.counted = append(c.counted, g)
 		}
 	}
@@ -198,8 +222,8 @@ func (t *topology) link(c *class) {
 // linkRepulsions finds, once all repulsions are known, which of them keep the class away, and which keys
 // must be decided where its pods go.
 func (t *topology) linkRepulsions(c *class) {
-	for _, id := range slices.Sorted(maps.Keys(t.repels)) {
-		if r := t.repels[id]; r.who.matches(c.pod) {
+	for _, r := range t.repelsInOrder() {
+		if r.who.matches(c.pod) {
 			c.repelledBy = append(c.repelledBy, r)
 			c.selfRepelled = c.selfRepelled || slices.Contains(c.repels, r)
 		}
@@ -254,6 +278,49 @@ func (t *topology) open(o *openClaim) {
 			g.counts[domain] += 0
 		}
 	}
+}
+
+// copyWith copies the counts, and the classes that look at them, for one attempt.
+func (t *topology) copyWith(classes []*class) (*topology, []*class) {
+	out := &topology{namespaces: t.namespaces, sites: t.sites, kinds: t.kinds, filters: t.filters,
+		groups: make(map[string]*group, len(t.groups)), repels: make(map[string]*repulsion, len(t.repels))}
+	groups, repels := make(map[*group]*group, len(t.groups)), make(map[*repulsion]*repulsion, len(t.repels))
+	for id, g := range t.groups {
+		c := *g
+		c.counts = maps.Clone(g.counts)
+		groups[g], out.groups[id] = &c, &c
+	}
+	for id, r := range t.repels {
+		c := *r
+		c.domains = maps.Clone(r.domains)
+		repels[r], out.repels[id] = &c, &c
+	}
+	out.spreads = translated(t.spreads, groups)
+	copies := make([]*class, len(classes))
+	for i, c := range classes {
+		mine := *c
+		mine.soft, mine.counted = translated(c.soft, groups), translated(c.counted, groups)
+		mine.repels, mine.repelledBy = translated(c.repels, repels), translated(c.repelledBy, repels)
+		mine.rules = make([]*rule, len(c.rules))
+		for j, r := range c.rules {
+			rule := *r
+			rule.group, rule.peers = groups[r.group], translated(r.peers, groups)
+			mine.rules[j] = &rule
+		}
+		copies[i] = &mine
+	}
+	return out, copies
+}
+
+func translated[T comparable](list []T, to map[T]T) []T {
+	if list == nil {
+		return nil
+	}
+	out := make([]T, len(list))
+	for i, x := range list {
+		out[i] = to[x]
+	}
+	return out
 }
 
 // place is where pods can be: a node of the snapshot or an open claim.

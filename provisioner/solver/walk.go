@@ -34,11 +34,17 @@ func (s *solve) newWalk(c *class) *walk {
 	for _, p := range s.pools {
 		tolerated[p] = untolerated(c.pod, p.Spec.Template.Spec.Taints) == nil
 	}
-	for _, o := range s.opened {
+	live := s.live[:0]
+	for _, o := range s.live {
+		if !s.smallest.Fits(o.free) {
+			continue // full for every class
+		}
+		live = append(live, o)
 		if c.requests.Fits(o.free) && tolerated[o.shape.pool] {
 			w.claims = append(w.claims, o)
 		}
 	}
+	s.live = live
 	return w
 }
 
@@ -113,7 +119,7 @@ func (s *solve) eligible(c *class, w *walk, key string) []string {
 // addDomains adds the values of the key that machines of the shape can have when they hold the class.
 func addDomains(set map[string]bool, c *class, sh *shape, key string) {
 	var kinds kindSet
-	any := false
+	any, byOffers := false, sh.pool.offersDecide(key)
 	for i := range sh.types.all() {
 		cand := sh.pool.candidates[i]
 		if !cand.fits(c.requests, c.ports) || cand.best(sh.kinds) == nil {
@@ -122,6 +128,9 @@ func addDomains(set map[string]bool, c *class, sh *shape, key string) {
 		any = true
 		for _, o := range cand.offers {
 			kinds.add(o.kind)
+		}
+		if byOffers && kinds.covers(sh.kinds) {
+			break // no further machine can add one
 		}
 		if r, ok := cand.reqs[key]; ok {
 			if _, byOffer := cand.offers[0].Requirements[key]; !byOffer {
@@ -145,6 +154,11 @@ func addDomains(set map[string]bool, c *class, sh *shape, key string) {
 			set[v] = true
 		}
 	}
+}
+
+// offersDecide reports whether every offering has a value of the key.
+func (p *pool) offersDecide(key string) bool {
+	return !slices.ContainsFunc(p.kinds, func(k requirement.Set) bool { r, ok := k[key]; return !ok || !r.IsConcrete() })
 }
 
 // offered reports whether the key is decided by types or offerings.
