@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/json"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -103,7 +105,7 @@ func classify(pods []*corev1.Pod) []*class {
 			cmp.Compare(b.requests.MilliCPU, a.requests.MilliCPU),
 			cmp.Compare(b.requests.Memory, a.requests.Memory),
 			a.pod.CreationTimestamp.Compare(b.pod.CreationTimestamp.Time),
-			strings.Compare(a.key, b.key))
+			strings.Compare(a.pod.Namespace, b.pod.Namespace), strings.Compare(a.pod.Name, b.pod.Name), strings.Compare(a.key, b.key))
 	})
 	return classes
 }
@@ -117,27 +119,71 @@ func priorityOf(pod *corev1.Pod) int32 {
 
 // classKey hashes what scheduling looks at. Names and owners do not matter.
 func classKey(pod *corev1.Pod) string {
-	raw, err := json.Marshal(struct {
-		Namespace, Scheduler string
-		Labels               map[string]string
-		NodeSelector         map[string]string
-		Affinity             *corev1.Affinity
-		Tolerations          []corev1.Toleration
-		Spread               []corev1.TopologySpreadConstraint
-		Priority             int32
-		Requests             resources.Vector
-		Ports                []hostPortKey
-		Volumes              []corev1.Volume
-		Claims               []corev1.PodResourceClaim
-	}{
-		pod.Namespace, pod.Spec.SchedulerName, pod.Labels, pod.Spec.NodeSelector, pod.Spec.Affinity, pod.Spec.Tolerations,
-		pod.Spec.TopologySpreadConstraints, priorityOf(pod), resources.PodRequests(pod), portKeys(pod), placedVolumes(pod), pod.Spec.ResourceClaims,
-	})
-	if err != nil {
-		return string(pod.UID) // a class of its own is always right
+	spec := &pod.Spec
+	b := make([]byte, 0, 512)
+	text := func(s string) { b = append(strconv.AppendInt(b, int64(len(s)), 10), ':'); b = append(b, s...) }
+	number := func(n int64) { b = append(strconv.AppendInt(b, n, 10), ',') }
+	pairs := func(m map[string]string) {
+		number(int64(len(m)))
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			text(key)
+			text(m[key])
+		}
 	}
-	sum := sha256.Sum256(raw)
+	text(pod.Namespace)
+	text(spec.SchedulerName)
+	pairs(pod.Labels)
+	pairs(spec.NodeSelector)
+	number(int64(priorityOf(pod)))
+	r := resources.PodRequests(pod)
+	for _, n := range [...]int64{r.MilliCPU, r.Memory, r.EphemeralStorage, r.Pods, int64(len(r.Extended)), int64(len(spec.Tolerations))} {
+		number(n)
+	}
+	for _, a := range r.Extended {
+		text(string(a.Name))
+		number(a.Value)
+	}
+	for i := range spec.Tolerations {
+		t := &spec.Tolerations[i]
+		for _, part := range [...]string{t.Key, string(t.Operator), t.Value, string(t.Effect)} {
+			text(part)
+		}
+		if t.TolerationSeconds != nil {
+			number(*t.TolerationSeconds)
+		}
+	}
+	// The rest is rare, or too rich to be written out here.
+	if spec.Affinity != nil || len(spec.TopologySpreadConstraints)+len(spec.ResourceClaims) > 0 || hasPorts(pod) || hasPlacedVolumes(pod) {
+		raw, err := json.Marshal(struct {
+			Affinity *corev1.Affinity
+			Spread   []corev1.TopologySpreadConstraint
+			Ports    []hostPortKey
+			Volumes  []corev1.Volume
+			Claims   []corev1.PodResourceClaim
+		}{spec.Affinity, spec.TopologySpreadConstraints, portKeys(pod), placedVolumes(pod), spec.ResourceClaims})
+		if err != nil {
+			return string(pod.UID) // a class of its own is always right
+		}
+		b = append(b, raw...)
+	}
+	sum := sha256.Sum256(b)
 	return string(sum[:])
+}
+
+func hasPorts(pod *corev1.Pod) bool {
+	has := func(c corev1.Container) bool {
+		return slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.HostPort != 0 })
+	}
+	return slices.ContainsFunc(pod.Spec.InitContainers, has) || slices.ContainsFunc(pod.Spec.Containers, has)
+}
+
+func hasPlacedVolumes(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, isPlaced)
+}
+
+// isPlaced reports whether a volume may tie the pod to places.
+func isPlaced(v corev1.Volume) bool {
+	return v.PersistentVolumeClaim != nil || v.Ephemeral != nil || v.CSI != nil
 }
 
 type hostPortKey struct {
@@ -157,9 +203,7 @@ func portKeys(pod *corev1.Pod) []hostPortKey {
 // placedVolumes are the volumes that tie a pod to places; the others differ between equal pods (their
 // token mounts have random names).
 func placedVolumes(pod *corev1.Pod) []corev1.Volume {
-	return slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), func(v corev1.Volume) bool {
-		return v.PersistentVolumeClaim == nil && v.Ephemeral == nil && v.CSI == nil
-	})
+	return slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), func(v corev1.Volume) bool { return !isPlaced(v) })
 }
 
 // nodeTerms returns the alternatives of nodeSelector and required node affinity. Terms of one pod are

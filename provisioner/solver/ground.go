@@ -68,8 +68,24 @@ func newGround(p Problem) *ground {
 
 // strategy is one way to choose types.
 type strategy struct {
-	alone bool // without look-ahead to other classes
+	look  int  // at how many other classes a type is judged, as what would fill it up
 	blind bool // the worth of a pod leaves out its demands on nodes
+}
+
+// strategiesFor are the ways that are tried for so many pods. Looking far ahead prefers large machines,
+// as if nothing else could take the pods that fill them up; not looking at all leaves rests. Which is
+// better depends on the mix, so both are tried, and more of them while it costs little.
+func strategiesFor(pods, classes int) []strategy {
+	switch {
+	case classes < 2:
+		return []strategy{{}}
+	case pods > maxPodsToCompare:
+		return []strategy{{}}
+	case pods > maxPodsToCompare/50:
+		return []strategy{{look: 2}, {}}
+	default:
+		return []strategy{{look: 2}, {}, {look: 1}, {look: 6}, {look: 2, blind: true}}
+	}
 }
 
 // start sets up an attempt.
@@ -102,12 +118,8 @@ type attempt struct {
 // best plans in several ways, as long as that is quick, and keeps the best plan: the one that leaves the
 // fewest pods out, among those the cheapest.
 func (g *ground) best(ctx context.Context, learned *lessons) attempt {
-	ways := []strategy{{}, {blind: true}, {alone: true}}
-	if len(g.problem.Pods) > maxPodsToCompare || len(g.classes) < 2 {
-		ways = ways[:1]
-	}
 	var best attempt
-	for _, way := range ways {
+	for _, way := range strategiesFor(len(g.problem.Pods), len(g.classes)) {
 		s := g.start(learned, way)
 		s.run(ctx)
 		plan, types := s.plan()
@@ -122,7 +134,7 @@ func (g *ground) best(ctx context.Context, learned *lessons) attempt {
 }
 
 // maxPodsToCompare is up to how many pods are planned in several ways.
-const maxPodsToCompare = 5000
+const maxPodsToCompare = 25_000
 
 func (p Plan) betterThan(o Plan, perNode float64) bool {
 	return cmp.Or(cmp.Compare(len(p.Unfit), len(o.Unfit)), cmp.Compare(p.cost(perNode), o.cost(perNode))) < 0

@@ -223,13 +223,10 @@ func perNode(c *class) int {
 	return n
 }
 
-// maxCompanions bounds the look-ahead when a type is chosen.
-const maxCompanions = 48
-
 // companions are the classes that may fill up a machine of the pool after the class: those still to be
 // placed that have no rules of their own and would open a claim in the same pool.
 func (s *solve) companions(c *class, p *pool) []*class {
-	if s.how.alone {
+	if s.how.look == 0 {
 		return nil
 	}
 	var out []*class
@@ -237,7 +234,7 @@ func (s *solve) companions(c *class, p *pool) []*class {
 		if other.order <= c.order || other.left() == 0 || len(s.shapesOf(other, p)) == 0 {
 			continue
 		}
-		if out = append(out, other); len(out) == maxCompanions {
+		if out = append(out, other); len(out) == s.how.look {
 			break
 		}
 	}
@@ -326,7 +323,7 @@ func (s *solve) shortlist(c *class, sh *shape) []*candidate {
 }
 
 // shortlisted is how many types are weighed with look-ahead.
-const shortlisted = 120
+const shortlisted = 300
 
 // open opens the claim and puts the first pods of the class on it; the walk goes on filling it.
 func (s *solve) open(c *class, w *walk, o *option) {

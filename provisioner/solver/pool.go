@@ -24,6 +24,7 @@ type pool struct {
 	base   *shape
 	shapes map[string]*shape // interned by the signature of their requirements
 	having map[string]bitset // candidates that meet a requirement, by its signature
+	offers map[string]bool   // by topology key, whether types or offerings decide it
 	// limits are the resources with a limit; limit is what may be added of each, remaining what is left
 	// of that in this attempt.
 	limits           []corev1.ResourceName
@@ -66,7 +67,7 @@ func (c *candidate) fits(requests resources.Vector, ports []hostPort) bool {
 
 // prepare filters the pool's types and computes what daemons take of each.
 func prepare(p Pool, daemons []*corev1.Pod, usage resources.Vector) *pool {
-	out := &pool{NodePool: p.NodePool, shapes: map[string]*shape{}, having: map[string]bitset{}}
+	out := &pool{NodePool: p.NodePool, shapes: map[string]*shape{}, having: map[string]bitset{}, offers: map[string]bool{}}
 	base := poolRequirements(p.NodePool)
 	kindOf := map[string]int{}
 	for _, it := range p.Types {

@@ -163,8 +163,13 @@ func (p *pool) offersDecide(key string) bool {
 
 // offered reports whether the key is decided by types or offerings.
 func (p *pool) offered(key string) bool {
-	return slices.ContainsFunc(p.candidates, func(c *candidate) bool { _, ok := c.it.Requirements[key]; return ok }) ||
-		slices.ContainsFunc(p.kinds, func(k requirement.Set) bool { _, ok := k[key]; return ok })
+	known, ok := p.offers[key]
+	if !ok {
+		known = slices.ContainsFunc(p.candidates, func(c *candidate) bool { _, ok := c.it.Requirements[key]; return ok }) ||
+			slices.ContainsFunc(p.kinds, func(k requirement.Set) bool { _, ok := k[key]; return ok })
+		p.offers[key] = known
+	}
+	return known
 }
 
 // shapesOf returns what the pool offers to the class: one shape for each of its terms that leaves
