@@ -189,6 +189,28 @@ func (s Set) Intersects(o Set) error {
 	return fmt.Errorf("label %q: have %s, want %s", conflict, s[conflict], o[conflict])
 }
 
+// Product returns every conjunction of one alternative of each list that does not exclude itself, each
+// once, in the order of the lists. An empty list allows nothing.
+func Product(a, b []Set) []Set {
+	var out []Set
+	seen := map[string]bool{}
+	for _, one := range a {
+		for _, other := range b {
+			if one.Intersects(other) != nil {
+				continue
+			}
+			both := make(Set, len(one)+len(other))
+			both.Merge(one)
+			both.Merge(other)
+			if id := both.Signature(); !seen[id] {
+				seen[id] = true
+				out = append(out, both)
+			}
+		}
+	}
+	return out
+}
+
 // ToClaim renders the set as NodeClaim requirements, sorted by key. Bounds become Gte and Lte items;
 // exclusions beside bounds are lost, as the API cannot say both.
 func (s Set) ToClaim() []karpv1.NodeSelectorRequirementWithMinValues {

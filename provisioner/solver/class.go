@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/provisioner/requirement"
 	"github.com/berth-dev/berth/provisioner/resources"
@@ -22,8 +23,9 @@ type class struct {
 	next     int
 	pod      *corev1.Pod // the first one stands for all
 	requests resources.Vector
-	// terms are the alternatives of nodeSelector and required node affinity; at least one.
-	terms []term
+	// own are the alternatives of nodeSelector and required node affinity; terms are those together with
+	// what the volumes demand.
+	own, terms []term
 	// preferred are the preferred node affinity terms, heaviest first.
 	preferred []term
 	// soft are the topology keys of ScheduleAnyway spreads and preferred pod anti-affinity, with counts.
@@ -77,10 +79,10 @@ func portsConflict(a, b []hostPort) bool {
 }
 
 // classify groups the pods; classes come in planning order: higher priority first, then larger pods.
-func classify(pods []*corev1.Pod) []*class {
+func classify(pods []*corev1.Pod, volumes map[types.UID][]requirement.Set) []*class {
 	byKey := map[string]*class{}
 	for _, pod := range pods {
-		key := classKey(pod)
+		key := classKey(pod, volumes[pod.UID])
 		c := byKey[key]
 		if c == nil {
 			c = &class{key: key, pod: pod}
@@ -96,7 +98,8 @@ func classify(pods []*corev1.Pod) []*class {
 		})
 		c.pod = c.pods[0]
 		c.requests, c.ports = resources.PodRequests(c.pod), hostPorts(c.pod)
-		c.terms, c.preferred = nodeTerms(c.pod), preferredTerms(c.pod)
+		c.own, c.preferred = nodeTerms(c.pod), preferredTerms(c.pod)
+		c.terms = withVolumes(c.own, volumes[c.pod.UID])
 		classes = append(classes, c)
 	}
 	slices.SortFunc(classes, func(a, b *class) int {
@@ -118,7 +121,7 @@ func priorityOf(pod *corev1.Pod) int32 {
 }
 
 // classKey hashes what scheduling looks at. Names and owners do not matter.
-func classKey(pod *corev1.Pod) string {
+func classKey(pod *corev1.Pod, volumes []requirement.Set) string {
 	spec := &pod.Spec
 	b := make([]byte, 0, 512)
 	text := func(s string) { b = append(strconv.AppendInt(b, int64(len(s)), 10), ':'); b = append(b, s...) }
@@ -151,6 +154,9 @@ func classKey(pod *corev1.Pod) string {
 		if t.TolerationSeconds != nil {
 			number(*t.TolerationSeconds)
 		}
+	}
+	for _, set := range volumes {
+		text(set.Signature())
 	}
 	// The rest is rare, or too rich to be written out here.
 	if spec.Affinity != nil || len(spec.TopologySpreadConstraints)+len(spec.ResourceClaims) > 0 || hasPorts(pod) || hasPlacedVolumes(pod) {
@@ -227,6 +233,22 @@ func nodeTerms(pod *corev1.Pod) []term {
 		if !contradicts(base, t.MatchExpressions, set) {
 			terms = append(terms, newTerm(set))
 		}
+	}
+	return terms
+}
+
+// withVolumes narrows the pod's own terms by the alternatives of its volumes; without any they stay.
+func withVolumes(own []term, volumes []requirement.Set) []term {
+	if len(volumes) == 0 {
+		return own
+	}
+	sets := make([]requirement.Set, len(own))
+	for i, t := range own {
+		sets[i] = t.set
+	}
+	var terms []term
+	for _, set := range requirement.Product(sets, volumes) {
+		terms = append(terms, newTerm(set))
 	}
 	return terms
 }

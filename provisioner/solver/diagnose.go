@@ -31,6 +31,9 @@ func (s *solve) poolFault(c *class, p *pool, shapes []*shape) string {
 
 // labelFault names the label that keeps the class off, for the first of its terms.
 func labelFault(c *class, p *pool) string {
+	if len(c.terms) == 0 && len(c.own) > 0 {
+		return "the pod's node affinity and the places of its volumes exclude each other"
+	}
 	if len(c.terms) == 0 {
 		return "the pod's node affinity matches no node"
 	}

@@ -43,7 +43,7 @@ func newGround(p Problem) *ground {
 			g.nodes = append(g.nodes, n)
 		}
 	}
-	g.classes = classify(p.Pods)
+	g.classes = classify(p.Pods, p.VolumeRequirements)
 	for i, c := range g.classes {
 		c.order = i
 		if i == 0 {

@@ -90,10 +90,10 @@ func (t *topology) spreadRules(c *class) []*rule {
 func (t *topology) filterOf(c *class, s corev1.TopologySpreadConstraint, keys []string) *nodeFilter {
 	f := &nodeFilter{keys: keys, nodes: map[*cluster.Node]bool{}, shapes: map[*shape]verdict{}, id: strings.Join(keys, ",")}
 	honors := s.NodeAffinityPolicy == nil || *s.NodeAffinityPolicy == corev1.NodeInclusionPolicyHonor
-	if demands := len(c.terms) != 1 || len(c.terms[0].set) > 0; honors && demands {
-		f.terms = append([]term{}, c.terms...)
+	if demands := len(c.own) != 1 || len(c.own[0].set) > 0; honors && demands {
+		f.terms = append([]term{}, c.own...)
 		f.id += "\x03" // no term at all is a demand, too: nothing meets it
-		for _, term := range c.terms {
+		for _, term := range c.own {
 			f.id += "\x00" + term.key
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/catalog"
@@ -20,7 +21,11 @@ type Problem struct {
 	Pools []Pool
 	// Pods to place. Their order does not matter.
 	Pods []*corev1.Pod
-	Now  time.Time
+	// VolumeRequirements are what the volumes of pods demand of nodes, by pod UID: alternatives, one of
+	// which must hold. They are no node affinity of the pod: spreads count as if there were none. A pod
+	// without an entry is free.
+	VolumeRequirements map[types.UID][]requirement.Set
+	Now                time.Time
 	// NodeCost is what each node costs beside its instance (disk, addresses, agents), USD per hour.
 	NodeCost float64
 	// MaxTypes caps the instance types of one claim, cheapest first; 0 means 60.
