@@ -11,6 +11,7 @@ import (
 type metrics struct {
 	solve         prometheus.Observer
 	unschedulable prometheus.Gauge
+	ignored       prometheus.Gauge
 	disagreements *prometheus.CounterVec // plugin
 	broken        *prometheus.CounterVec // reason: claim_gone, deadline
 }
@@ -27,6 +28,10 @@ func newMetrics(registry prometheus.Registerer, table *promise.Table) *metrics {
 	}, []string{"controller"})
 	m := &metrics{
 		solve: solve.WithLabelValues("provisioner"), unschedulable: unschedulable.WithLabelValues("provisioner"),
+		ignored: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "karpenter", Subsystem: "scheduler", Name: "ignored_pods_count",
+			Help: "Pods of the last batch that were not planned for, because of their volumes or resource claims.",
+		}),
 		disagreements: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "berth", Subsystem: "fit", Name: "disagreements_total",
 			Help: "Placements that the planner found good and a filter plugin refused. Each is a bug in the planner; the filters win.",
@@ -40,7 +45,7 @@ func newMetrics(registry prometheus.Registerer, table *promise.Table) *metrics {
 		Namespace: "berth", Subsystem: "promises", Name: "open",
 		Help: "Pods that a node is being kept for.",
 	}, func() float64 { return float64(len(table.Promises())) })
-	registry.MustRegister(solve, unschedulable, m.disagreements, m.broken, open)
+	registry.MustRegister(solve, unschedulable, m.ignored, m.disagreements, m.broken, open)
 	return m
 }
 

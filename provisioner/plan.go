@@ -14,6 +14,7 @@ import (
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/solver"
+	"github.com/berth-dev/berth/provisioner/volume"
 )
 
 // provision plans one batch and acts on the plan. Pods that need nothing any more are left out.
@@ -23,11 +24,19 @@ func (p *Provisioner) provision(ctx context.Context, asked []*corev1.Pod) {
 	if len(pods) == 0 {
 		return
 	}
+	var wanted demand
+	wanted.add(pods, p.volumes, volume.Pending)
+	p.metrics.ignored.Set(float64(len(wanted.ignored)))
+	p.refuse(ctx, wanted.ignored, nil)
+	if len(wanted.pods) == 0 {
+		return
+	}
 	pools, notReady := p.pools(ctx)
 	p.rememberTypes(pools)
 	started := p.Clock.Now()
 	plan := solver.Solve(ctx, solver.Problem{
-		Snapshot: p.state.Snapshot(), Pools: pools, Pods: pods, Now: started, NodeCost: p.options.NodeCost,
+		Snapshot: p.state.Snapshot(), Pools: pools, Pods: wanted.pods, VolumeRequirements: wanted.volumes,
+		Now: started, NodeCost: p.options.NodeCost,
 	}, p.Fit)
 	took := p.Clock.Since(started)
 	p.metrics.observeSolve(took, len(plan.Unfit))

@@ -33,6 +33,7 @@ import (
 	"github.com/berth-dev/berth/provisioner/resources"
 	"github.com/berth-dev/berth/provisioner/solver"
 	"github.com/berth-dev/berth/provisioner/state"
+	"github.com/berth-dev/berth/provisioner/volume"
 )
 
 // Deps are the things that a Provisioner works with; all are required unless they say otherwise.
@@ -102,6 +103,7 @@ type Provisioner struct {
 	podLister   corelisters.PodLister
 	poolLister  karplisters.NodePoolLister
 	claimLister karplisters.NodeClaimLister
+	volumes     volume.Listers
 	synced      []cache.InformerSynced
 	changed     chan struct{} // the world changed: refused pods may ask again
 
@@ -114,11 +116,16 @@ type Provisioner struct {
 func New(deps Deps, options Options) (*Provisioner, error) {
 	pods := deps.Core.Core().V1().Pods()
 	pools, claims := deps.Ours.Karpenter().V1().NodePools(), deps.Ours.Karpenter().V1().NodeClaims()
+	pvcs, pvs, classes := deps.Core.Core().V1().PersistentVolumeClaims(), deps.Core.Core().V1().PersistentVolumes(), deps.Core.Storage().V1().StorageClasses()
 	p := &Provisioner{
 		Deps: deps, options: options, metrics: newMetrics(deps.Registry, deps.Promises),
 		asks:      batch.New[types.UID, *corev1.Pod](options.Batch, deps.Clock),
 		podLister: pods.Lister(), poolLister: pools.Lister(), claimLister: claims.Lister(),
-		synced:  []cache.InformerSynced{pods.Informer().HasSynced, pools.Informer().HasSynced, claims.Informer().HasSynced},
+		volumes: volume.Listers{Claims: pvcs.Lister(), Volumes: pvs.Lister(), Classes: classes.Lister()},
+		synced: []cache.InformerSynced{
+			pods.Informer().HasSynced, pools.Informer().HasSynced, claims.Informer().HasSynced,
+			pvcs.Informer().HasSynced, pvs.Informer().HasSynced, classes.Informer().HasSynced,
+		},
 		changed: make(chan struct{}, 1), types: map[string]map[string]*catalog.InstanceType{},
 	}
 	var err error

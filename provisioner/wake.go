@@ -2,6 +2,7 @@ package provisioner
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,6 +13,7 @@ import (
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/promise"
+	"github.com/berth-dev/berth/provisioner/volume"
 )
 
 // watch registers the handlers that keep promises true: pods that are bound or gone, pods that wait
@@ -37,6 +39,16 @@ func (p *Provisioner) watch() error {
 			}
 		},
 		DeleteFunc: func(any) { p.WorldChanged() },
+	}); err != nil {
+		return err
+	}
+	if _, err := p.Core.Core().V1().PersistentVolumeClaims().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: p.sawClaim, UpdateFunc: func(_, object any) { p.sawClaim(object) },
+	}); err != nil {
+		return err
+	}
+	if _, err := p.Core.Storage().V1().StorageClasses().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { p.WorldChanged() },
 	}); err != nil {
 		return err
 	}
@@ -77,6 +89,19 @@ func (p *Provisioner) sawPod(object any) {
 		p.Promises.Release(pod.UID)
 	case promise.NeedsAsk(pod, p.options.SchedulerNames):
 		p.Ask(pod)
+	}
+}
+
+// sawClaim lets the refused pods that use the volume claim ask again.
+func (p *Provisioner) sawClaim(object any) {
+	claim, ok := object.(*corev1.PersistentVolumeClaim)
+	if !ok {
+		return
+	}
+	for _, e := range p.Promises.Refused() {
+		if e.Pod.Namespace == claim.Namespace && slices.Contains(volume.ClaimNames(e.Pod), claim.Name) {
+			p.Ask(e.Pod)
+		}
 	}
 }
 
