@@ -37,6 +37,7 @@ func (p *Provisioner) provision(ctx context.Context, asked []*corev1.Pod) {
 	plan := solver.Solve(ctx, solver.Problem{
 		Snapshot: p.state.Snapshot(), Pools: pools, Pods: wanted.pods, VolumeRequirements: wanted.volumes,
 		Now: started, NodeCost: p.options.NodeCost,
+		Preferences: p.options.Preferences, RelaxMinValues: p.options.RelaxMinValues,
 	}, p.Fit)
 	took := p.Clock.Since(started)
 	p.metrics.observeSolve(took, len(plan.Unfit))

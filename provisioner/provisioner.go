@@ -66,6 +66,10 @@ type Options struct {
 	Lifecycle      lifecycle.Options
 	// NodeCost is what a node costs beside its instance, in USD per hour; default 0.005.
 	NodeCost float64
+	// Preferences says what the pods' preferences do; default Guide.
+	Preferences solver.PreferencePolicy
+	// RelaxMinValues lets pools plan with fewer values than minValues asks for (MIN_VALUES_POLICY=BestEffort).
+	RelaxMinValues bool
 	// RetryRefused is how often refused pods ask again without an event, because offerings and prices
 	// change silently; default 30 s.
 	RetryRefused time.Duration

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,7 @@ func NewClaim(pool *karpv1.NodePool, planned solver.Claim) *karpv1.NodeClaim {
 	claim := &karpv1.NodeClaim{
 		TypeMeta: metav1.TypeMeta{APIVersion: karpv1.SchemeGroupVersion.String(), Kind: "NodeClaim"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Labels: claimLabels(pool, requirements, name), Annotations: claimAnnotations(pool, planned.Pods),
+			Name: name, Labels: claimLabels(pool, requirements, name), Annotations: claimAnnotations(pool, planned),
 			Finalizers: []string{karpv1.TerminationFinalizer},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: karpv1.SchemeGroupVersion.String(), Kind: "NodePool", Name: pool.Name, UID: pool.UID,
@@ -98,7 +99,7 @@ func claimLabels(pool *karpv1.NodePool, requirements requirement.Set, seedText s
 	return labels
 }
 
-func claimAnnotations(pool *karpv1.NodePool, pods []*corev1.Pod) map[string]string {
+func claimAnnotations(pool *karpv1.NodePool, planned solver.Claim) map[string]string {
 	annotations := map[string]string{}
 	maps.Copy(annotations, pool.Spec.Template.Annotations)
 	for _, key := range []string{karpv1.AnnotationNodePoolHash, karpv1.AnnotationNodePoolHashVersion} {
@@ -106,8 +107,8 @@ func claimAnnotations(pool *karpv1.NodePool, pods []*corev1.Pod) map[string]stri
 			annotations[key] = value
 		}
 	}
-	annotations[karpv1.AnnotationMinValuesRelaxed] = "false"
-	annotations[karpv1.AnnotationPromises] = promise.EncodeAnnotation(pods)
+	annotations[karpv1.AnnotationMinValuesRelaxed] = strconv.FormatBool(planned.MinValuesRelaxed)
+	annotations[karpv1.AnnotationPromises] = promise.EncodeAnnotation(planned.Pods)
 	return annotations
 }
 

@@ -307,7 +307,7 @@ func (l *Launcher) start(ctx context.Context, members []*draft) {
 			l.deps.Promises.Promise(pod, d.claim.Name, "", now.Add(l.options.PromiseDeadline), now)
 			l.deps.Events.Nominated(pod, d.claim.Name, "")
 		}
-		l.metrics.created.WithLabelValues("provisioned", d.claim.Labels[karpv1.LabelNodePool], "false").Inc()
+		l.metrics.created.WithLabelValues("provisioned", d.claim.Labels[karpv1.LabelNodePool], d.claim.Annotations[karpv1.AnnotationMinValuesRelaxed]).Inc()
 		klog.FromContext(ctx).V(2).Info("Created NodeClaim", "nodeClaim", klog.KObj(d.claim),
 			"nodePool", d.claim.Labels[karpv1.LabelNodePool], "pods", len(d.pods))
 		group.Claims = append(group.Claims, d.claim)

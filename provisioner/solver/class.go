@@ -28,10 +28,10 @@ type class struct {
 	own, terms []term
 	// preferred are the preferred node affinity terms, heaviest first.
 	preferred []term
-	// soft are the topology keys of ScheduleAnyway spreads and preferred pod anti-affinity, with counts.
-	soft  []*group
-	ports []hostPort
-	rules []*rule // required spread and pod affinity of the pods themselves
+	// wishes are its preferences about topology.
+	wishes []wish
+	ports  []hostPort
+	rules  []*rule // required spread and pod affinity of the pods themselves
 	// counted are the groups that count the pods of the class; repels are its own anti-affinity terms,
 	// repelledBy those that keep it away, selfRepelled says that they have one in common.
 	counted            []*group

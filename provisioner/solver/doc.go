@@ -16,6 +16,8 @@
 //     type open.go chooses by price for the work that it would take. walk.go keeps what is known
 //     while one class is placed. diagnose.go says why a class fits nowhere.
 //   - ground.go plans in a few ways and keeps the cheapest; finish.go picks the types of each claim.
+//   - policy.go recasts what pods prefer as demands, or drops it, where the policy says so. bound.go says
+//     what a plan could cost at the least.
 //   - confirm.go asks the filters, in the order of the decisions; lessons.go keeps what they refused for
 //     the next round.
 package solver

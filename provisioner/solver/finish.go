@@ -37,7 +37,7 @@ func (o *openClaim) finish(maxTypes int) (Claim, []priced) {
 		}
 	}
 	list = kept(list, o.shape, maxTypes)
-	out := Claim{Pool: o.shape.pool.Name, Requirements: o.shape.reqs, Pods: o.pods}
+	out := Claim{Pool: o.shape.pool.Name, Requirements: o.shape.reqs, Pods: o.pods, MinValuesRelaxed: o.shape.lowered}
 	least := list[0].c.load
 	for _, p := range list {
 		out.Types = append(out.Types, p.c.it)
@@ -96,17 +96,34 @@ func shortOfValues(reqs requirement.Set, types []*candidate) string {
 		if want == 0 {
 			continue
 		}
-		values := map[string]bool{}
-		for _, t := range types {
-			for _, v := range t.reqs.Get(key).Values() {
-				values[v] = true
-			}
-		}
-		if len(values) < want {
-			return fmt.Sprintf("minValues requirement is not met for label %q: %d of %d values", key, len(values), want)
+		if have := valuesOf(key, types); have < want {
+			return fmt.Sprintf("minValues requirement is not met for label %q: %d of %d values", key, have, want)
 		}
 	}
 	return ""
+}
+
+// relaxed is the shape with minValues lowered to what the types reach.
+func (sh *shape) relaxed(types []*candidate) *shape {
+	next := &shape{pool: sh.pool, reqs: sh.reqs.Clone(), kinds: sh.kinds, types: sh.types.clone(), narrower: map[string]*shape{}, demands: sh.demands, lowered: true}
+	for _, key := range sh.reqs.Keys() {
+		r := sh.reqs[key]
+		if r.MinValues() > 0 {
+			next.reqs[key] = r.WithMinValues(min(r.MinValues(), valuesOf(key, types)))
+		}
+	}
+	return sh.pool.intern(next)
+}
+
+// valuesOf counts the different values of the key among the types.
+func valuesOf(key string, types []*candidate) int {
+	values := map[string]bool{}
+	for _, t := range types {
+		for _, v := range t.reqs.Get(key).Values() {
+			values[v] = true
+		}
+	}
+	return len(values)
 }
 
 // virtualNode is the Node that the claim's cheapest offering would become, with the daemons that it would

@@ -54,7 +54,7 @@ func newGround(p Problem) *ground {
 	}
 	for _, c := range g.classes {
 		c.rules = g.placed.rulesOf(c)
-		c.soft = g.placed.softOf(c)
+		c.wishes = g.placed.wishesOf(c)
 	}
 	for _, c := range g.classes {
 		g.placed.link(c)

@@ -86,8 +86,14 @@ func (s *solve) bestOption(c *class, w *walk, p *pool, d domains) (*option, stri
 	}
 	best := s.choose(c, options)
 	if best.shape.demands {
-		if short := shortOfValues(best.shape.reqs, s.ableFor(c, best.shape)); short != "" {
-			return nil, short
+		able := s.ableFor(c, best.shape)
+		if short := shortOfValues(best.shape.reqs, able); short != "" {
+			if !s.problem.RelaxMinValues {
+				return nil, short
+			}
+			relaxed := *best
+			relaxed.shape = best.shape.relaxed(able)
+			best = &relaxed
 		}
 	}
 	w.memo[memo] = best
@@ -138,8 +144,8 @@ func (s *solve) weigh(c *class, d domains, sh *shape, cand *candidate, count int
 	if s.denied(c, cand, sh) {
 		return nil
 	}
-	if len(c.keys) > 0 {
-		if sh = sh.evened(cand, c.soft).pinned(cand, c.keys).settled(cand, c.counted); !s.lets(c, d, shapePlace{sh, newHost}, true) {
+	if len(c.keys)+len(c.wishes) > 0 {
+		if sh = sh.evened(cand, c.wishes).pinned(cand, c.keys).settled(cand, c.counted); !s.lets(c, d, shapePlace{sh, newHost}, true) {
 			return nil
 		}
 	}

@@ -21,6 +21,7 @@ type shape struct {
 	// narrower are the shapes that terms made of this one; nil when a term leaves nothing.
 	narrower map[string]*shape
 	demands  bool // some requirement has minValues
+	lowered  bool // to less than the pool asks for
 	number   int  // unique within the pool
 	// What follows is worked out when it is asked for first.
 	frontier []*candidate
@@ -58,7 +59,7 @@ func (sh *shape) derive(demand requirement.Set) *shape {
 			return nil
 		}
 	}
-	next := &shape{pool: sh.pool, reqs: sh.reqs.Clone(), kinds: sh.kinds, types: sh.types.clone(), narrower: map[string]*shape{}, demands: sh.demands}
+	next := &shape{pool: sh.pool, reqs: sh.reqs.Clone(), kinds: sh.kinds, types: sh.types.clone(), narrower: map[string]*shape{}, demands: sh.demands, lowered: sh.lowered}
 	next.reqs.Merge(demand)
 	for key := range demand {
 		r := next.reqs[key]
@@ -172,18 +173,22 @@ func (sh *shape) pinned(c *candidate, keys []string) *shape {
 	return sh
 }
 
-// evened decides the keys that the pods wish to be spread by: the emptiest domain among those that cost
-// about as much as the cheapest.
-func (sh *shape) evened(c *candidate, wishes []*group) *shape {
-	for _, g := range wishes {
+// evened decides the keys that the pods have wishes about: the domain that suits best among those that
+// cost about as much as the cheapest.
+func (sh *shape) evened(c *candidate, wishes []wish) *shape {
+	for _, w := range wishes {
+		g := w.group
 		best := c.best(sh.kinds)
-		if _, decided := sh.domain(g.key); decided || best == nil {
+		if _, decided := sh.domain(g.key); decided || best == nil || w.fullest && g.total == 0 {
 			continue
 		}
 		choice, found := "", false
 		for _, o := range c.offers {
 			value, ok := o.Requirements.Get(g.key).Single()
-			if ok && sh.kinds.has(o.kind) && o.Price <= best.Price*narrowingSlack && (!found || g.counts[value] < g.counts[choice]) {
+			if !ok || !sh.kinds.has(o.kind) || o.Price > best.Price*narrowingSlack {
+				continue
+			}
+			if !found || !w.fullest && g.counts[value] < g.counts[choice] || w.fullest && g.counts[value] > g.counts[choice] {
 				choice, found = value, true
 			}
 		}

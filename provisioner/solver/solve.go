@@ -3,11 +3,11 @@ package solver
 import (
 	"cmp"
 	"context"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
+	"github.com/berth-dev/berth/provisioner/requirement"
 )
 
 type resourceName = corev1.ResourceName
@@ -21,6 +21,12 @@ const (
 // ctx only bounds the effort: when it ends, what is decided so far is returned and the other pods are
 // Unfit. fit may be nil, in which case placements are not confirmed.
 func Solve(ctx context.Context, p Problem, fit Fit) Plan {
+	r := recastFor(ctx, p)
+	return r.restore(solveAs(ctx, r.problem, r.fit(fit)))
+}
+
+// solveAs plans with the pods' preferences as they stand.
+func solveAs(ctx context.Context, p Problem, fit Fit) Plan {
 	g, learned := newGround(p), newLessons()
 	for round := 0; ; round++ {
 		best := g.best(ctx, learned)
@@ -141,15 +147,39 @@ func (s *solve) plan() (plan Plan, types [][]priced) {
 	return plan, types
 }
 
-// softOf returns the counts behind the wishes of the class to be spread: ScheduleAnyway constraints and
-// preferred pod anti-affinity by zone.
-func (t *topology) softOf(c *class) []*group {
-	var out []*group
+// wish is a preference for where in a topology the next pod goes.
+type wish struct {
+	group   *group
+	fullest bool // near the pods that match, rather than away from them
+}
+
+// wishesOf returns what the class would like of domains other than hosts: ScheduleAnyway spreads,
+// preferred pod anti-affinity and affinity, the heaviest first.
+func (t *topology) wishesOf(c *class) []wish {
+	var out []wish
 	for _, s := range c.pod.Spec.TopologySpreadConstraints {
 		if s.WhenUnsatisfiable == corev1.ScheduleAnyway && s.TopologyKey != hostKey {
 			who := newMatcher(map[string]bool{c.pod.Namespace: true}, selectorOf(s.LabelSelector, s.MatchLabelKeys, nil, c.pod))
-			out = append(out, t.groupOf(s.TopologyKey, []matcher{who}, nil))
+			out = append(out, wish{group: t.groupOf(requirement.NormalizeKey(s.TopologyKey), []matcher{who}, nil)})
 		}
 	}
-	return slices.Clip(out)
+	affinity := c.pod.Spec.Affinity
+	if affinity == nil {
+		return out
+	}
+	add := func(terms []corev1.WeightedPodAffinityTerm, fullest bool) {
+		none := 0
+		for _, w := range heaviest(&none, terms, func(w corev1.WeightedPodAffinityTerm) int32 { return w.Weight }) {
+			if key := requirement.NormalizeKey(w.PodAffinityTerm.TopologyKey); key != hostKey {
+				out = append(out, wish{t.groupOf(key, []matcher{t.matcherOf(w.PodAffinityTerm, c.pod)}, nil), fullest})
+			}
+		}
+	}
+	if affinity.PodAntiAffinity != nil {
+		add(affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, false)
+	}
+	if affinity.PodAffinity != nil {
+		add(affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, true)
+	}
+	return out
 }

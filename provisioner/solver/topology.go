@@ -299,7 +299,11 @@ func (t *topology) copyWith(classes []*class) (*topology, []*class) {
 	copies := make([]*class, len(classes))
 	for i, c := range classes {
 		mine := *c
-		mine.soft, mine.counted = translated(c.soft, groups), translated(c.counted, groups)
+		mine.counted = translated(c.counted, groups)
+		mine.wishes = slices.Clone(c.wishes)
+		for j := range mine.wishes {
+			mine.wishes[j].group = groups[c.wishes[j].group]
+		}
 		mine.repels, mine.repelledBy = translated(c.repels, repels), translated(c.repelledBy, repels)
 		mine.rules = make([]*rule, len(c.rules))
 		for j, r := range c.rules {

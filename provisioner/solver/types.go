@@ -28,6 +28,11 @@ type Problem struct {
 	Now                time.Time
 	// NodeCost is what each node costs beside its instance (disk, addresses, agents), USD per hour.
 	NodeCost float64
+	// Preferences says what the pods' preferences do; "" means Guide.
+	Preferences PreferencePolicy
+	// RelaxMinValues lets a pool whose types cannot meet minValues plan with as many values as there are,
+	// and marks the claims.
+	RelaxMinValues bool
 	// MaxTypes caps the instance types of one claim, cheapest first; 0 means 60.
 	MaxTypes int
 }
@@ -61,6 +66,8 @@ type Claim struct {
 	Types []*catalog.InstanceType
 	// Cheapest is the offering with the least price over Types; the price of the claim in plans.
 	Cheapest Choice
+	// MinValuesRelaxed says that Requirements has lower minValues than the pool.
+	MinValuesRelaxed bool
 	// Requests of the pods plus the least daemon overhead over Types.
 	Requests resources.Vector
 	// Taints and startup taints come from the pool. Pods are placed here, in order.

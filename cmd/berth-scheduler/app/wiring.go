@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/disruption"
+	"github.com/berth-dev/berth/plugins/config"
 	"github.com/berth-dev/berth/plugins/nodeprovision"
 	"github.com/berth-dev/berth/provisioner"
 	"github.com/berth-dev/berth/provisioner/batch"
@@ -27,6 +28,7 @@ import (
 	"github.com/berth-dev/berth/provisioner/generated/informers/externalversions"
 	"github.com/berth-dev/berth/provisioner/launch"
 	"github.com/berth-dev/berth/provisioner/nodepool"
+	"github.com/berth-dev/berth/provisioner/solver"
 	"github.com/berth-dev/berth/provisioner/state"
 )
 
@@ -131,6 +133,8 @@ func (b *buyer) options() (provisioner.Options, error) {
 		Batch:          batch.Options{Idle: s.BatchIdleDuration, Max: s.BatchMaxDuration},
 		Launch:         launch.Options{NodeCap: s.NodeCap},
 		NodeCost:       s.NodeCost,
+		Preferences:    solver.PreferencePolicy(s.PreferencePolicy),
+		RelaxMinValues: s.MinValuesPolicy == config.MinValuesBestEffort,
 	}.Complete()
 	if err != nil {
 		return options, fmt.Errorf("settings of the provisioner: %w", err)
