@@ -55,7 +55,9 @@ func PodRequests(pod *corev1.Pod) Vector {
 	if v, ok := plainRequests(pod); ok {
 		return v
 	}
-	v := FromList(helpers.PodRequests(pod, helpers.PodResourcesOptions{UseStatusResources: true}))
+	v := FromList(helpers.PodRequests(pod, helpers.PodResourcesOptions{
+		UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true, // as the scheduler does by default
+	}))
 	v.Pods++
 	return v
 }

@@ -79,7 +79,21 @@ func TestPodRequests(t *testing.T) {
 		"containers add up":               {pod: corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{container("cpu", "1"), container("cpu", "2")}}}, want: vector("cpu", "3", "pods", "1")},
 		"the largest init container wins": {pod: corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{container("cpu", "4"), container("cpu", "1")}, Containers: []corev1.Container{container("cpu", "2")}}}, want: vector("cpu", "4", "pods", "1")},
 		"sidecars run beside":             {pod: corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{sidecar}, Containers: []corev1.Container{container("cpu", "2")}}}, want: vector("cpu", "2100m", "pods", "1")},
-		"overhead counts":                 {pod: corev1.Pod{Spec: corev1.PodSpec{Overhead: list("memory", "1Mi"), Containers: []corev1.Container{container("cpu", "2")}}}, want: vector("cpu", "2", "memory", "1Mi", "pods", "1")},
+		"PROV-079 a container that shrinks": {
+			pod: corev1.Pod{
+				Spec:   corev1.PodSpec{Containers: []corev1.Container{container("cpu", "1")}},
+				Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{AllocatedResources: list("cpu", "3")}}},
+			},
+			want: vector("cpu", "3", "pods", "1"),
+		},
+		"PROV-079 a pod that shrinks as a whole": {
+			pod: corev1.Pod{
+				Spec:   corev1.PodSpec{Resources: &corev1.ResourceRequirements{Requests: list("cpu", "1")}, Containers: []corev1.Container{{}}},
+				Status: corev1.PodStatus{AllocatedResources: list("cpu", "3"), Resources: &corev1.ResourceRequirements{Requests: list("cpu", "3")}},
+			},
+			want: vector("cpu", "3", "pods", "1"),
+		},
+		"overhead counts": {pod: corev1.Pod{Spec: corev1.PodSpec{Overhead: list("memory", "1Mi"), Containers: []corev1.Container{container("cpu", "2")}}}, want: vector("cpu", "2", "memory", "1Mi", "pods", "1")},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
