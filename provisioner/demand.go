@@ -1,6 +1,8 @@
 package provisioner
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -15,20 +17,25 @@ type demand struct {
 	volumes map[types.UID][]requirement.Set
 	// ignored are pods that no plan can help as they are now.
 	ignored []solver.Unfit
+	// stands says which pod of the cluster a pod stands for that is planned in another form.
+	stands map[*corev1.Pod]*corev1.Pod
 }
 
 // reasonDevices is why nothing is bought for pods with resource claims: which devices a new node will
 // publish is not known before it runs.
 const reasonDevices = "the pod has Dynamic Resource Allocation requirements that are not yet supported (spec.resourceClaims)"
 
+// spreader returns the topology spread constraints that apply to a pod which has none of its own.
+type spreader func(pod *corev1.Pod) []corev1.TopologySpreadConstraint
+
 // add sorts the pods into those that can be planned and those that cannot.
-func (d *demand) add(pods []*corev1.Pod, volumes volume.Listers, purpose volume.Purpose) {
+func (d *demand) add(pods []*corev1.Pod, volumes volume.Listers, spread spreader) {
 	for _, pod := range pods {
 		if len(pod.Spec.ResourceClaims) > 0 {
 			d.ignore(pod, reasonDevices)
 			continue
 		}
-		places, fault := volumes.Demands(pod, purpose)
+		places, fault := volumes.Demands(pod, volume.Pending)
 		if fault != "" {
 			d.ignore(pod, fault)
 			continue
@@ -39,7 +46,51 @@ func (d *demand) add(pods []*corev1.Pod, volumes volume.Listers, purpose volume.
 			}
 			d.volumes[pod.UID] = places
 		}
-		d.pods = append(d.pods, pod)
+		d.pods = append(d.pods, d.spreadOut(pod, spread))
+	}
+}
+
+// spreadOut returns the pod with the constraints that apply by default, or as it is when there are none.
+func (d *demand) spreadOut(pod *corev1.Pod, spread spreader) *corev1.Pod {
+	if spread == nil {
+		return pod
+	}
+	constraints := spread(pod)
+	if len(constraints) == 0 {
+		return pod
+	}
+	planned := *pod
+	planned.Spec.TopologySpreadConstraints = constraints
+	return d.standFor(pod, &planned)
+}
+
+func (d *demand) standFor(pod, planned *corev1.Pod) *corev1.Pod {
+	if d.stands == nil {
+		d.stands = map[*corev1.Pod]*corev1.Pod{}
+	}
+	d.stands[planned] = pod
+	return planned
+}
+
+// translate puts the cluster's own pods into the plan for those that stood for them.
+func (d *demand) translate(plan *solver.Plan) {
+	if len(d.stands) == 0 {
+		return
+	}
+	own := func(pod *corev1.Pod) *corev1.Pod { return cmp.Or(d.stands[pod], pod) }
+	for i := range plan.Claims {
+		for j, pod := range plan.Claims[i].Pods {
+			plan.Claims[i].Pods[j] = own(pod)
+		}
+	}
+	for i := range plan.Existing {
+		plan.Existing[i].Pod = own(plan.Existing[i].Pod)
+	}
+	for i := range plan.Unfit {
+		plan.Unfit[i].Pod = own(plan.Unfit[i].Pod)
+	}
+	for i := range plan.Disagreements {
+		plan.Disagreements[i].Pod = own(plan.Disagreements[i].Pod)
 	}
 }
 

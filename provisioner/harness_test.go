@@ -125,7 +125,7 @@ func openWith(t *testing.T, config string, objects ...runtime.Object) *world {
 	ours := externalversions.NewSharedInformerFactory(w.ours, 0)
 	sold := slowCloud{make(chan struct{})}
 	p, err := provisioner.New(provisioner.Deps{
-		Kube: w.kube.Client, Karpenter: w.ours, Core: w.kube.Informers, Ours: ours, Cloud: sold, Fit: filters, Promises: w.promises,
+		Kube: w.kube.Client, Karpenter: w.ours, Core: w.kube.Informers, Ours: ours, Cloud: sold, Fit: filters, DefaultSpread: filters.DefaultSpread, Promises: w.promises,
 		Events: events.NewRecorder(w.said, clock.RealClock{}), Clock: clock.RealClock{}, Registry: prometheus.NewRegistry(),
 		Activate: func(context.Context, []*corev1.Pod) {},
 	}, options)

@@ -14,7 +14,6 @@ import (
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/solver"
-	"github.com/berth-dev/berth/provisioner/volume"
 )
 
 // provision plans one batch and acts on the plan. Pods that need nothing any more are left out.
@@ -25,7 +24,7 @@ func (p *Provisioner) provision(ctx context.Context, asked []*corev1.Pod) {
 		return
 	}
 	var wanted demand
-	wanted.add(pods, p.volumes, volume.Pending)
+	wanted.add(pods, p.volumes, p.DefaultSpread)
 	p.metrics.ignored.Set(float64(len(wanted.ignored)))
 	p.refuse(ctx, wanted.ignored, nil)
 	if len(wanted.pods) == 0 {
@@ -39,6 +38,7 @@ func (p *Provisioner) provision(ctx context.Context, asked []*corev1.Pod) {
 		Now: started, NodeCost: p.options.NodeCost,
 		Preferences: p.options.Preferences, RelaxMinValues: p.options.RelaxMinValues,
 	}, p.Fit)
+	wanted.translate(&plan)
 	took := p.Clock.Since(started)
 	p.metrics.observeSolve(took, len(plan.Unfit))
 	logger.V(2).Info("Solved batch", "pods", len(pods), "newNodes", len(plan.Claims),

@@ -46,11 +46,14 @@ type Deps struct {
 
 	Cloud cloud.Provider
 	// Fit may be nil, in which case placements are not confirmed; only tests do that.
-	Fit      solver.Fit
-	Promises *promise.Table
-	Events   *events.Recorder
-	Clock    clock.WithTicker
-	Registry prometheus.Registerer
+	Fit solver.Fit
+	// DefaultSpread returns the topology spread constraints that the pod's profile adds to a pod without
+	// any; may be nil.
+	DefaultSpread func(pod *corev1.Pod) []corev1.TopologySpreadConstraint
+	Promises      *promise.Table
+	Events        *events.Recorder
+	Clock         clock.WithTicker
+	Registry      prometheus.Registerer
 	// Activate makes the scheduler try these pods again now. It must return at once.
 	Activate func(ctx context.Context, pods []*corev1.Pod)
 	// Registration hears whether a launch of a pool led to a node; may be nil.

@@ -37,10 +37,11 @@ type shadow struct {
 	current   *trial
 	cacheable bool
 	reserves  bool
+	defaults  *defaultSpread // nil when the profile has none
 }
 
 func newShadow(ctx context.Context, p Profile, registry frameworkruntime.Registry, exclude []string) (*shadow, error) {
-	s := &shadow{}
+	s := &shadow{defaults: newDefaultSpread(p, p.Running.SharedInformerFactory())}
 	running := p.Running.ListPlugins()
 	keep := func(set schedulerconfig.PluginSet, also ...string) schedulerconfig.PluginSet {
 		return schedulerconfig.PluginSet{Enabled: slices.DeleteFunc(slices.Clone(set.Enabled), func(pl schedulerconfig.Plugin) bool {

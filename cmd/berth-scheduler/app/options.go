@@ -78,6 +78,8 @@ type Inputs struct {
 	Promises  *promise.Table
 	Hidden    *nodeprovision.Hidden
 	Fit       solver.Fit
+	// DefaultSpread returns the topology spread constraints that a pod's profile adds to a pod without any.
+	DefaultSpread func(pod *corev1.Pod) []corev1.TopologySpreadConstraint
 	// Activate moves pods to the front of the scheduling queue. Not from inside a queueing hint.
 	Activate func(ctx context.Context, pods []*corev1.Pod)
 	// SchedulerNames are the profiles with NodeProvision; ProvisionFor the foreign schedulers whose

@@ -79,9 +79,11 @@ func setup(ctx context.Context, f *flags, o Options) (*parts, error) {
 	if err := forgetSeen(p.config.InformerFactory.Core().V1().Pods().Informer(), hidden); err != nil {
 		return nil, err
 	}
-	if in.Fit, err = newFit(ctx, p, users, plugins); err != nil {
+	filters, err := newFit(ctx, p, users, plugins)
+	if err != nil {
 		return nil, err
 	}
+	in.Fit, in.DefaultSpread = filters, filters.DefaultSpread
 	build := o.Build
 	if build == nil {
 		build = newProvisioner

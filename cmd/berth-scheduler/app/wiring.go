@@ -89,7 +89,8 @@ func (b *buyer) Run(ctx context.Context) error {
 		return err
 	}
 	facade, err := provisioner.New(provisioner.Deps{
-		Kube: b.in.Client, Karpenter: b.client, Core: b.in.Informers, Ours: ours, Cloud: provider, Fit: b.in.Fit, Promises: b.in.Promises,
+		Kube: b.in.Client, Karpenter: b.client, Core: b.in.Informers, Ours: ours, Cloud: provider, Fit: b.in.Fit,
+		DefaultSpread: b.in.DefaultSpread, Promises: b.in.Promises,
 		Events: recorder, Clock: real, Registry: registry, Activate: b.in.Activate,
 		Registration: func(pool string, ok bool) { pools.RecordRegistration(pool, ok) },
 	}, options)
