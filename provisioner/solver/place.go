@@ -196,13 +196,21 @@ func (s *solve) slot(c *class, o *openClaim, d domains) *shape {
 			if v.demands && shortOfValues(v.reqs, o.able(v)) != "" {
 				continue
 			}
-			if s.denied(c, o.chosen, v) || !s.lets(c, d, shapePlace{v, o.id}, true) {
+			if s.denied(c, o.chosen, v) || s.adopts(o, v) || !s.lets(c, d, shapePlace{v, o.id}, true) {
 				continue
 			}
 			return v
 		}
 	}
 	return nil
+}
+
+// adopts reports whether pods on the claim, which a spread left out because the claim lacked a label, would
+// count for it under the shape, which has the label: they would tilt the counts after the fact.
+func (s *solve) adopts(o *openClaim, sh *shape) bool {
+	return sh != o.shape && slices.ContainsFunc(s.topology.spreads, func(g *group) bool {
+		return g.filter.ofShape(sh) != never && g.filter.ofShape(o.shape) == never && slices.ContainsFunc(o.pods, g.matches)
+	})
 }
 
 // narrowingSlack is how much dearer an open claim may get because a later pod needs, say, one zone.
