@@ -17,7 +17,10 @@ import (
 type Requirement struct {
 	key        string
 	complement bool
-	values     []string // sorted, without duplicates
+	// present says that the label must be there, as every operator but NotIn and DoesNotExist demands. With
+	// an empty set, nothing satisfies the requirement.
+	present bool
+	values  []string // sorted, without duplicates
 	// Bounds hold only for complements: a concrete set has been filtered by them.
 	gte, lte  *int64
 	minValues int
@@ -27,7 +30,7 @@ type Requirement struct {
 // normalised. A numeric operator whose value is not one integer, or an unknown operator, matches
 // nothing: admission and validation report such input, the algebra only has to stay safe.
 func New(key string, op corev1.NodeSelectorOperator, values ...string) Requirement {
-	r := Requirement{key: NormalizeKey(key)}
+	r := Requirement{key: NormalizeKey(key), present: op != corev1.NodeSelectorOpNotIn && op != corev1.NodeSelectorOpDoesNotExist}
 	switch op {
 	case corev1.NodeSelectorOpIn:
 		r.values = normalized(values)
@@ -100,8 +103,11 @@ func (r Requirement) Values() []string { return r.values }
 // IsConcrete reports whether Values lists everything that matches.
 func (r Requirement) IsConcrete() bool { return !r.complement }
 
-// IsEmpty reports whether no value matches: the label must be absent.
+// IsEmpty reports whether no value matches: the label must be absent, or nothing will do.
 func (r Requirement) IsEmpty() bool { return !r.complement && len(r.values) == 0 }
+
+// impossible reports whether neither a value nor absence satisfies the requirement.
+func (r Requirement) impossible() bool { return r.IsEmpty() && r.present }
 
 // IsAny reports whether every value matches.
 func (r Requirement) IsAny() bool {
@@ -142,7 +148,7 @@ func (r Requirement) Operator() corev1.NodeSelectorOperator {
 // DoesNotExist do in Kubernetes.
 func (r Requirement) AllowsAbsence() bool {
 	op := r.Operator()
-	return op == corev1.NodeSelectorOpNotIn || op == corev1.NodeSelectorOpDoesNotExist
+	return !r.present && (op == corev1.NodeSelectorOpNotIn || op == corev1.NodeSelectorOpDoesNotExist)
 }
 
 // Has reports whether the value matches.
@@ -164,7 +170,7 @@ func within(value string, gte, lte *int64) bool {
 
 // Intersection returns what matches both. The keys must be equal; minValues is the greater one.
 func (r Requirement) Intersection(o Requirement) Requirement {
-	out := Requirement{key: r.key, minValues: max(r.minValues, o.minValues)}
+	out := Requirement{key: r.key, minValues: max(r.minValues, o.minValues), present: r.present || o.present}
 	switch {
 	case !r.complement:
 		out.values = filter(r.values, o.Has)
@@ -173,7 +179,7 @@ func (r Requirement) Intersection(o Requirement) Requirement {
 	default:
 		out.gte, out.lte = tighter(r.gte, o.gte, true), tighter(r.lte, o.lte, false)
 		if out.gte != nil && out.lte != nil && *out.gte > *out.lte {
-			return Requirement{key: r.key, minValues: out.minValues}
+			return Requirement{key: r.key, minValues: out.minValues, present: true}
 		}
 		out.complement = true
 		out.values = union(r.values, o.values)
@@ -240,6 +246,9 @@ func (r Requirement) appendSignature(b []byte) []byte {
 	b = append(b, r.key...)
 	if r.complement {
 		b = append(b, '!')
+	}
+	if r.present && (r.complement || len(r.values) == 0) {
+		b = append(b, '+')
 	}
 	for _, bound := range []*int64{r.gte, r.lte} {
 		b = append(b, 0)

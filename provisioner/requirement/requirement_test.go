@@ -251,3 +251,41 @@ func BenchmarkCompatible(b *testing.B) {
 		}
 	}
 }
+
+// What several expressions about one key say together about a node without the label.
+func TestAbsenceAfterIntersection(t *testing.T) {
+	t.Parallel()
+	exists := requirement.New("k", corev1.NodeSelectorOpExists)
+	absent := requirement.New("k", corev1.NodeSelectorOpDoesNotExist)
+	notA := requirement.New("k", corev1.NodeSelectorOpNotIn, "a")
+	isA, isB := requirement.New("k", corev1.NodeSelectorOpIn, "a"), requirement.New("k", corev1.NodeSelectorOpIn, "b")
+	tests := map[string]struct {
+		a, b  requirement.Requirement
+		allow bool
+	}{
+		"NotIn and NotIn":                   {notA, notA, true},
+		"NotIn and DoesNotExist":            {notA, absent, true},
+		"Exists and NotIn":                  {exists, notA, false},
+		"Exists and DoesNotExist":           {exists, absent, false},
+		"In and another In":                 {isA, isB, false},
+		"In and NotIn of the same":          {isA, notA, false},
+		"In and DoesNotExist":               {isA, absent, false},
+		"bounds without an integer between": {requirement.New("k", corev1.NodeSelectorOpGt, "3"), requirement.New("k", corev1.NodeSelectorOpLt, "4"), false},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, r := range []requirement.Requirement{tc.a.Intersection(tc.b), tc.b.Intersection(tc.a)} {
+				require.Equal(t, tc.allow, r.AllowsAbsence())
+				require.Equal(t, tc.allow, requirement.FromLabels(nil).Compatible(requirement.NewSet(r), nil) == nil)
+				back := requirement.FromClaim(requirement.NewSet(r).ToClaim())
+				if !r.IsEmpty() {
+					require.Equal(t, tc.allow, back["k"].AllowsAbsence(), "as a NodeClaim says it")
+				}
+			}
+		})
+	}
+	anything := func(string) bool { return true }
+	require.NoError(t, requirement.FromLabels(nil).Compatible(requirement.NewSet(isA), anything))
+	require.Error(t, requirement.FromLabels(nil).Compatible(requirement.NewSet(isA.Intersection(isB)), anything), "no value will do")
+}

@@ -26,7 +26,7 @@ func NewSet(rs ...Requirement) Set {
 func FromLabels(labels map[string]string) Set {
 	s := make(Set, len(labels))
 	for key, value := range labels {
-		s.Add(Requirement{key: NormalizeKey(key), values: []string{value}})
+		s.Add(Requirement{key: NormalizeKey(key), present: true, values: []string{value}})
 	}
 	return s
 }
@@ -119,7 +119,7 @@ func (s Set) Compatible(incoming Set, allowUndefined func(key string) bool) erro
 		demand := incoming[key]
 		have, defined := s[key]
 		if !defined {
-			if (allowUndefined != nil && allowUndefined(key)) || demand.AllowsAbsence() {
+			if (allowUndefined != nil && allowUndefined(key) && !demand.impossible()) || demand.AllowsAbsence() {
 				continue
 			}
 			return fmt.Errorf("label %q does not have known values%s", key, s.hint(key))
@@ -231,7 +231,11 @@ func (r Requirement) toClaim() []karpv1.NodeSelectorRequirementWithMinValues {
 		return out
 	}
 	if !r.complement || (r.gte == nil && r.lte == nil) {
-		return []karpv1.NodeSelectorRequirementWithMinValues{item(r.Operator(), slices.Clone(r.values)...)}
+		out := []karpv1.NodeSelectorRequirementWithMinValues{item(r.Operator(), slices.Clone(r.values)...)}
+		if r.present && out[0].Operator == corev1.NodeSelectorOpNotIn {
+			out = append(out, item(corev1.NodeSelectorOpExists))
+		}
+		return out
 	}
 	var out []karpv1.NodeSelectorRequirementWithMinValues
 	if r.gte != nil {

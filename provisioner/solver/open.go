@@ -84,17 +84,15 @@ func (s *solve) bestOption(c *class, w *walk, p *pool, d domains) (*option, stri
 	if len(options) == 0 {
 		return nil, s.diagnose(c, p, shapes, variants)
 	}
-	best := s.choose(c, options)
-	if best.shape.demands {
-		able := s.ableFor(c, best.shape)
-		if short := shortOfValues(best.shape.reqs, able); short != "" {
-			if !s.problem.RelaxMinValues {
-				return nil, short
-			}
-			relaxed := *best
-			relaxed.shape = best.shape.relaxed(able)
-			best = &relaxed
+	best, short := s.chooseFlexible(c, options)
+	if best == nil {
+		if !s.problem.RelaxMinValues {
+			return nil, short
 		}
+		relaxed := *s.choose(c, options)
+		claim := openClaim{allowed: p.alternatives(relaxed.cand), requests: c.requests.Scale(int64(relaxed.count)), ports: c.ports}
+		relaxed.shape = relaxed.shape.relaxed(claim.able(relaxed.shape))
+		best = &relaxed
 	}
 	w.memo[memo] = best
 	return best, ""
@@ -158,15 +156,6 @@ func (s *solve) weigh(c *class, d domains, sh *shape, cand *candidate, count int
 // choose takes the best score. A preference of the pods wins over price among machines that take at
 // least as many of them, so that it guides what is bought and never adds a node.
 func (s *solve) choose(c *class, options []*option) *option {
-	bestOf := func(options []*option) *option {
-		best := options[0]
-		for _, o := range options[1:] {
-			if o.score.better(best.score) {
-				best = o
-			}
-		}
-		return best
-	}
 	best := bestOf(options)
 	for _, t := range c.preferred {
 		var liked []*option
@@ -179,6 +168,16 @@ func (s *solve) choose(c *class, options []*option) *option {
 		if len(liked) > 0 {
 			options = liked
 			best = bestOf(liked)
+		}
+	}
+	return best
+}
+
+func bestOf(options []*option) *option {
+	best := options[0]
+	for _, o := range options[1:] {
+		if o.score.better(best.score) {
+			best = o
 		}
 	}
 	return best

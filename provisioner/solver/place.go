@@ -47,9 +47,9 @@ func newNodePlace(site *nodeSite, daemons []*corev1.Pod) *nodePlace {
 	return p
 }
 
-// openFor lets well-known keys be undecided on nodes that are not launched yet.
+// openFor lets well-known keys be undecided on nodes that are not launched yet: a known type decides them.
 func openFor(node *cluster.Node) func(string) bool {
-	if node.Node == nil {
+	if _, launched := node.Labels[corev1.LabelInstanceTypeStable]; node.Node == nil && !launched {
 		return requirement.IsWellKnown
 	}
 	return nil
@@ -164,7 +164,7 @@ func (s *solve) onOpenClaim(c *class, w *walk, d domains, whole bool) bool {
 			continue
 		}
 		if sh := s.slot(c, o, d); sh != nil {
-			pods := c.take(min(s.batchOf(c, o), times))
+			pods := c.take(o.flexible(c, sh, min(s.batchOf(c, o), times)))
 			narrowed := sh != o.shape
 			o.add(c, sh, pods)
 			if narrowed {
@@ -193,7 +193,7 @@ func (s *solve) slot(c *class, o *openClaim, d domains) *shape {
 				continue
 			}
 			v = v.pinned(o.chosen, c.keys).settled(o.chosen, c.counted)
-			if v.demands && shortOfValues(v.reqs, o.able(v)) != "" {
+			if o.flexible(c, v, 1) == 0 {
 				continue
 			}
 			if s.denied(c, o.chosen, v) || s.adopts(o, v) || !s.lets(c, d, shapePlace{v, o.id}, true) {
