@@ -162,9 +162,13 @@ func (sh *shape) pinned(c *candidate, keys []string) *shape {
 		}
 		value, ok := offer.Requirements.Get(key).Single()
 		if !ok {
-			if value, ok = c.reqs.Get(key).Single(); !ok {
-				continue
-			}
+			value, ok = c.reqs.Get(key).Single()
+		}
+		if r, defined := sh.reqs[key]; !ok && defined && r.IsConcrete() && !requirement.IsWellKnown(key) {
+			value, ok = r.Any(0) // which the launch would choose
+		}
+		if !ok {
+			continue
 		}
 		if next := sh.at(key, value); next != nil {
 			sh = next

@@ -274,6 +274,9 @@ func (t *topology) open(o *openClaim) {
 		if best := o.chosen.best(o.shape.kinds); !ok && best != nil {
 			domain, ok = best.Requirements.Get(g.key).Single()
 		}
+		if r, defined := o.shape.reqs[g.key]; !ok && defined && !requirement.IsWellKnown(g.key) {
+			domain, ok = r.Any(0) // the launch makes up a value
+		}
 		if ok {
 			g.counts[domain] += 0
 		}
@@ -403,6 +406,11 @@ func (f *nodeFilter) ofShape(sh *shape) verdict {
 func (f *nodeFilter) judgeShape(sh *shape) verdict {
 	if f.honors != nil && untolerated(f.honors, sh.pool.Spec.Template.Spec.Taints) != nil {
 		return never
+	}
+	for _, key := range f.keys {
+		if r, defined := sh.reqs[key]; key != hostKey && (defined && r.IsEmpty() || !defined && !sh.pool.offered(key)) {
+			return never
+		}
 	}
 	if f.terms == nil {
 		return always

@@ -25,7 +25,7 @@ var Zones = []string{"z1", "z2", "z3"}
 // GPU is the extended resource that some machines have.
 const GPU = "nvidia.com/gpu"
 
-// Options say what a problem may contain; the zero value is the full mix.
+// Options say what a problem may contain; the zero value is the mix that most clusters have.
 type Options struct {
 	// MaxPods bounds the pending pods; 0 means 40.
 	MaxPods int
@@ -33,6 +33,8 @@ type Options struct {
 	Plain bool
 	// Empty leaves out nodes.
 	Empty bool
+	// Wide adds the rarer kinds of rules. Without it a seed gives the problem that it always gave.
+	Wide bool
 }
 
 // Problem makes the problem of a seed.
@@ -196,6 +198,9 @@ func (g *generator) pool(i int, machines []*catalog.InstanceType) solver.Pool {
 	case 1:
 		np.Spec.Limits = karpv1.Limits(quantities("nodes", pick(g, "1", "3")))
 	}
+	if g.options.Wide {
+		g.widenPool(np)
+	}
 	return solver.Pool{NodePool: np, Types: machines}
 }
 
@@ -214,6 +219,9 @@ func (g *generator) daemon(i int) *corev1.Pod {
 	}
 	if g.chance(3) && !g.options.Plain {
 		d.Spec.Containers[0].Ports = []corev1.ContainerPort{{HostPort: 9100, ContainerPort: 9100}}
+	}
+	if g.options.Wide {
+		g.widenDaemon(d)
 	}
 	return d
 }
@@ -249,8 +257,14 @@ func (g *generator) node(i int, machines []*catalog.InstanceType, daemons []*cor
 		n.Node, n.Registered, n.Initialized, n.Ready = nil, false, false, false
 	}
 	n.Deleting = g.chance(8)
+	if g.options.Wide {
+		g.widenNode(n)
+	}
 	n.Requirements = requirement.FromLabels(labels)
 	g.load(n, daemons, kinds)
+	if g.options.Wide {
+		g.leave(n)
+	}
 	return n
 }
 
@@ -271,7 +285,7 @@ func (g *generator) load(n *cluster.Node, daemons []*corev1.Pod, kinds []func(st
 	}
 	if n.Node != nil {
 		for _, d := range daemons {
-			if len(d.Spec.NodeSelector) > 0 || len(n.Taints) > 0 && len(d.Spec.Tolerations) == 0 {
+			if d.Spec.Affinity != nil || len(d.Spec.NodeSelector) > 0 || len(n.Taints) > 0 && len(d.Spec.Tolerations) == 0 {
 				continue
 			}
 			p := d.DeepCopy()

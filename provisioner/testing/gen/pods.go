@@ -43,6 +43,9 @@ func (g *generator) kind() func(name string) *corev1.Pod {
 	if !g.options.Plain {
 		g.relates(proto)
 	}
+	if g.options.Wide {
+		g.widenPod(proto)
+	}
 	return func(name string) *corev1.Pod {
 		p := proto.DeepCopy()
 		p.Name, p.UID = name, types.UID("uid-"+name)
