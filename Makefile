@@ -68,6 +68,10 @@ bench: ## Run the Go benchmarks of the hot paths (benchstat format).
 fuzz: ## Run every fuzz target for FUZZTIME.
 	hack/fuzz.sh $(FUZZTIME)
 
+.PHONY: long
+long: ## Plan 10,000 random clusters and write the figures to hack/results.
+	hack/long.sh
+
 .PHONY: cases
 cases: ## Run every case file in CASES end to end.
 	$(GO) run -ldflags '$(LDFLAGS)' ./cmd/berth-local cases $(CASES)

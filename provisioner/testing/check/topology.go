@@ -192,6 +192,13 @@ func (c *checker) repels(s *site, pod *corev1.Pod, addedOnly bool) {
 	}
 }
 
+// hasAll reports whether the node has the keys of all required constraints; else none of them counts it.
+func (s *site) hasAll(constraints []corev1.TopologySpreadConstraint) bool {
+	return !slices.ContainsFunc(constraints, func(x corev1.TopologySpreadConstraint) bool {
+		return x.WhenUnsatisfiable == corev1.DoNotSchedule && slices.ContainsFunc(s.labels, func(l map[string]string) bool { _, ok := l[x.TopologyKey]; return !ok })
+	})
+}
+
 func (c *checker) skew(pod *corev1.Pod, constraint corev1.TopologySpreadConstraint) {
 	m := matcher{constraint.TopologyKey, []string{pod.Namespace}, selectorOf(constraint.LabelSelector, constraint.MatchLabelKeys, nil, pod)}
 	if !m.matches(pod) {
@@ -200,6 +207,9 @@ func (c *checker) skew(pod *corev1.Pod, constraint corev1.TopologySpreadConstrai
 	counts, touched := map[string]int{}, map[string]bool{}
 	for i := range c.sites {
 		s := &c.sites[i]
+		if !s.hasAll(pod.Spec.TopologySpreadConstraints) {
+			continue
+		}
 		for _, p := range s.added {
 			if m.matches(p) && (p.Spec.Affinity != nil || p.Spec.NodeSelector != nil) {
 				return // tied to some of the domains
