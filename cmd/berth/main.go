@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/cmd/berth/instancetypes"
 	"github.com/berth-dev/berth/cmd/berth/simulate"
 )
 
@@ -30,6 +31,6 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(simulate.NewCommand())
+	cmd.AddCommand(simulate.NewCommand(), instancetypes.NewCommand())
 	return cmd
 }

@@ -192,7 +192,9 @@ func (in *input) openPools(region string, set *manifest.Set) {
 			name = ref.Name
 		}
 		if _, known := byClass[name]; !known {
-			byClass[name] = awstypes.Published(in.class(name, set.Classes), settings)
+			byClass[name] = slices.DeleteFunc(awstypes.Published(in.class(name, set.Classes), settings), func(it *catalog.InstanceType) bool {
+				return !slices.ContainsFunc(it.Offerings, func(o catalog.Offering) bool { return o.Available })
+			})
 		}
 		if len(byClass[name]) == 0 {
 			shut("no instance types are known for region %q; pass --region", region)

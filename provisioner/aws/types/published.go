@@ -11,9 +11,9 @@ import (
 	"github.com/berth-dev/berth/provisioner/catalog"
 )
 
-// Published returns the types that the class could launch in the region by what is publicly known, with
-// list prices and simulated spot prices, sorted by name. A class that knows no subnets yet, or is nil,
-// gets every zone of the region.
+// Published returns all types as the class would launch them in the region, by what is publicly known,
+// with list prices and simulated spot prices, sorted by name. Those that the region does not have are
+// there without an available offering. A class that knows no subnets yet, or is nil, gets every zone.
 func Published(c *Class, s Settings) []*catalog.InstanceType {
 	known := facts.Zones(s.Region)
 	all := make([]string, len(known))
@@ -31,9 +31,6 @@ func Published(c *Class, s Settings) []*catalog.InstanceType {
 	var out []*catalog.InstanceType
 	for _, f := range facts.Types() {
 		zones := facts.ZonesOf(s.Region, f.Name)
-		if len(zones) == 0 {
-			continue
-		}
 		info := Describe(&f)
 		it := Convert(info, zones, &everywhere, s)
 		it.Offerings = maker.offerings(info, zones)
