@@ -25,6 +25,7 @@ import (
 // Options of a simulation.
 type Options struct {
 	Path, Output, Region, SchedulerConfig string
+	Preferences, MinValues                string
 	NodeCost                              float64
 	Timeout                               time.Duration
 	Compare, Verify, All, NoFit           bool
@@ -58,6 +59,8 @@ Prices are the published list prices; spot prices are an estimate. Nothing is ch
 	fs.StringVar(&o.Region, "region", "us-east-1", "AWS region whose types and prices are used for manifests")
 	fs.StringVar(&o.SchedulerConfig, "scheduler-config", "", "KubeSchedulerConfiguration whose filters confirm the plan (default: Berth's own)")
 	fs.Float64Var(&o.NodeCost, "node-cost", 0.005, "what a node costs beside its instance, USD per hour; guides the choice and is not part of the price")
+	fs.StringVar(&o.Preferences, "preference-policy", "Guide", "Guide, Respect or Ignore; as the setting of the scheduler")
+	fs.StringVar(&o.MinValues, "min-values-policy", "Strict", "Strict or BestEffort; as the setting of the scheduler")
 	fs.DurationVar(&o.Timeout, "timeout", 2*time.Minute, "time for planning; then the plan so far is printed, and the other pods with that reason")
 	fs.BoolVar(&o.Compare, "compare", false, "print what the nodes of the input cost, and what a plan from scratch would cost")
 	fs.BoolVar(&o.Verify, "verify", false, "have the plan proved by an independent checker; exit 1 when it finds a fault")
@@ -72,6 +75,10 @@ func (o *Options) validate() error {
 		return fmt.Errorf("--filename (-f): missing; give a file or folder with manifests, or a scenario")
 	case !slices.Contains([]string{"table", "json"}, o.Output):
 		return fmt.Errorf("--output (-o): is %q, want table or json", o.Output)
+	case !slices.Contains([]string{"Guide", "Respect", "Ignore"}, o.Preferences):
+		return fmt.Errorf("--preference-policy: is %q, want Guide, Respect or Ignore", o.Preferences)
+	case !slices.Contains([]string{"Strict", "BestEffort"}, o.MinValues):
+		return fmt.Errorf("--min-values-policy: is %q, want Strict or BestEffort", o.MinValues)
 	case o.NodeCost < 0:
 		return fmt.Errorf("--node-cost: is %v, want 0 or more", o.NodeCost)
 	case o.Timeout <= 0:

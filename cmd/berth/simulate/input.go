@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/yaml"
 
@@ -24,9 +25,11 @@ import (
 	"github.com/berth-dev/berth/provisioner/generated/informers/externalversions"
 	"github.com/berth-dev/berth/provisioner/nodepool"
 	"github.com/berth-dev/berth/provisioner/promise"
+	"github.com/berth-dev/berth/provisioner/requirement"
 	"github.com/berth-dev/berth/provisioner/solver"
 	"github.com/berth-dev/berth/provisioner/state"
 	"github.com/berth-dev/berth/provisioner/testing/scenario"
+	"github.com/berth-dev/berth/provisioner/volume"
 )
 
 // input is what a simulation is about.
@@ -34,7 +37,9 @@ type input struct {
 	problem solver.Problem
 	filters *filters
 	// shut are the pools that may not open nodes.
-	shut  []solver.PoolReason
+	shut []solver.PoolReason
+	// left are pods that are not planned for, because of their volumes.
+	left  []solver.Unfit
 	notes []string
 	// current is what the nodes of the input cost in an hour; priced says for how many that is known.
 	current float64
@@ -94,6 +99,7 @@ func readScenario(ctx context.Context, o *Options, configuration []byte) (*input
 		return nil, err
 	}
 	in.problem.Now, in.problem.NodeCost = now, o.NodeCost
+	in.problem.Preferences, in.problem.RelaxMinValues = solver.PreferencePolicy(o.Preferences), o.MinValues == "BestEffort"
 	in.price()
 	if in.filters, err = newFilters(ctx, configuration, nil, in.problem.Pods); err != nil {
 		return nil, err
@@ -129,12 +135,28 @@ func fromManifests(ctx context.Context, o *Options, set *manifest.Set, configura
 	if err != nil {
 		return nil, fmt.Errorf("make model: %w", err)
 	}
+	core, storage := in.filters.informers.Core().V1(), in.filters.informers.Storage().V1()
+	volumes := volume.Listers{Claims: core.PersistentVolumeClaims().Lister(), Volumes: core.PersistentVolumes().Lister(), Classes: storage.StorageClasses().Lister()}
 	in.filters.start(ctx)
 	own.Start(ctx.Done())
 	if !cache.WaitForCacheSync(ctx.Done(), model.Synced) {
 		return nil, errors.New("fill model: interrupted")
 	}
-	in.problem = solver.Problem{Snapshot: model.Snapshot(), Pods: pending, Now: now, NodeCost: o.NodeCost}
+	in.problem = solver.Problem{
+		Snapshot: model.Snapshot(), Now: now, NodeCost: o.NodeCost, VolumeRequirements: map[types.UID][]requirement.Set{},
+		Preferences: solver.PreferencePolicy(o.Preferences), RelaxMinValues: o.MinValues == "BestEffort",
+	}
+	for _, pod := range pending {
+		places, fault := volumes.Demands(pod, volume.Pending)
+		if fault != "" {
+			in.left = append(in.left, solver.Unfit{Pod: pod, Reasons: []solver.PoolReason{{Reason: fault}}})
+			continue
+		}
+		in.problem.Pods = append(in.problem.Pods, pod)
+		if len(places) > 0 {
+			in.problem.VolumeRequirements[pod.UID] = places
+		}
+	}
 	in.openPools(o.Region, set)
 	in.remarkSchedulers(configuration)
 	in.price()

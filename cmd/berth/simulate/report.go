@@ -99,6 +99,9 @@ func (r *report) fill(in *input, plan solver.Plan) {
 		}
 		r.Unschedulable = append(r.Unschedulable, out)
 	}
+	for _, u := range in.left {
+		r.Unschedulable = append(r.Unschedulable, unschedulable{Pod: podName(u.Pod), Reasons: []string{u.Reasons[0].Reason}})
+	}
 	for _, d := range plan.Disagreements {
 		r.Disagreements = append(r.Disagreements, fmt.Sprintf("%s on %s: %s: %s", podName(d.Pod), d.Target, d.Plugin, d.Reason))
 	}

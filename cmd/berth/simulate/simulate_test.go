@@ -149,6 +149,8 @@ func TestBadInputNamesTheFault(t *testing.T) {
 		"no file":              {[]string{}, []string{"--filename", "missing"}},
 		"unknown output":       {[]string{"-f", "x", "-o", "xml"}, []string{"--output", "xml", "table or json"}},
 		"missing file":         {[]string{"-f", "/does/not/exist"}, []string{"/does/not/exist"}},
+		"unknown preference":   {[]string{"-f", "x", "--preference-policy", "Maybe"}, []string{"--preference-policy", "Maybe"}},
+		"unknown minValues":    {[]string{"-f", "x", "--min-values-policy", "Maybe"}, []string{"--min-values-policy", "Maybe"}},
 		"negative node cost":   {[]string{"-f", "x", "--node-cost", "-1"}, []string{"--node-cost", "-1"}},
 		"no kind":              {[]string{"-f", file(pod + "---\nmetadata: {name: b}\n")}, []string{"document 2", "kind: missing"}},
 		"no name":              {[]string{"-f", file("apiVersion: v1\nkind: Pod\n")}, []string{"document 1 (Pod)", "metadata.name"}},
@@ -170,6 +172,21 @@ func TestBadInputNamesTheFault(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A pod whose volume cannot be had is told so, and the others are planned.
+func TestPodsWithoutTheirVolumesStayPending(t *testing.T) {
+	t.Parallel()
+	raw, err := os.ReadFile("testdata/shop.yaml")
+	require.NoError(t, err)
+	name := filepath.Join(t.TempDir(), "in.yaml")
+	content := string(raw) + "---\napiVersion: v1\nkind: Pod\nmetadata: {name: lost}\nspec: {containers: [{name: c}], volumes: [{name: v, persistentVolumeClaim: {claimName: gone}}]}\n"
+	require.NoError(t, os.WriteFile(name, []byte(content), 0o600))
+	r := simulateJSON(t, "-f", name)
+	require.Len(t, r.Unschedulable, 2)
+	require.Equal(t, "lost", r.Unschedulable[1].Pod)
+	require.Contains(t, r.Unschedulable[1].Reasons[0], "gone")
+	require.Len(t, r.NodeClaims, 2)
 }
 
 // A pool that cannot be used is a reason for its pods, never a failure of the whole.
