@@ -165,11 +165,11 @@ func needsReserve(pod *corev1.Pod) bool {
 }
 
 // classKey returns a key that is equal for pods which the in-tree PreFilter plugins cannot tell apart,
-// or false for pods whose volumes or claims are their own. It covers namespace, labels, controller and
+// or false for pods whose volumes or claims are their own and those spread by a selector of all pods. It covers namespace, labels, controller and
 // the spec, except for the names of volumes that need no storage: those are random for the token that
 // every pod gets.
 func classKey(pod *corev1.Pod) (string, bool, error) {
-	if len(pod.Spec.ResourceClaims) > 0 {
+	if len(pod.Spec.ResourceClaims) > 0 || spreadsByAll(pod) {
 		return "", false, nil
 	}
 	for i := range pod.Spec.Volumes {
@@ -195,6 +195,14 @@ func classKey(pod *corev1.Pod) (string, bool, error) {
 		return "", false, fmt.Errorf("marshal metadata: %w", err)
 	}
 	return fmt.Sprint(len(head)) + string(head) + string(raw), true, nil
+}
+
+// spreadsByAll reports whether a constraint selects every pod: PreFilter counts none for it, and AddPod
+// would count.
+func spreadsByAll(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
+		return c.LabelSelector != nil && len(c.LabelSelector.MatchLabels) == 0 && len(c.LabelSelector.MatchExpressions) == 0
+	})
 }
 
 func withoutMounts(containers []corev1.Container) []corev1.Container {

@@ -75,7 +75,11 @@ func (t *topology) spreadRules(c *class) []*rule {
 		if s.WhenUnsatisfiable != corev1.DoNotSchedule {
 			continue
 		}
-		who := newMatcher(map[string]bool{c.pod.Namespace: true}, selectorOf(s.LabelSelector, s.MatchLabelKeys, nil, c.pod))
+		selector := selectorOf(s.LabelSelector, s.MatchLabelKeys, nil, c.pod)
+		if selector.Empty() {
+			selector = labels.Nothing() // the filter counts no pod for a selector that would match all
+		}
+		who := newMatcher(map[string]bool{c.pod.Namespace: true}, selector)
 		g := t.groupOf(requirement.NormalizeKey(s.TopologyKey), []matcher{who}, t.filterOf(c, s, slices.Compact(keys)))
 		r := &rule{kind: spreadRule, group: g, maxSkew: int(s.MaxSkew), self: g.matches(c.pod)}
 		if s.MinDomains != nil {

@@ -201,7 +201,7 @@ func (s *site) hasAll(constraints []corev1.TopologySpreadConstraint) bool {
 
 func (c *checker) skew(pod *corev1.Pod, constraint corev1.TopologySpreadConstraint) {
 	m := matcher{constraint.TopologyKey, []string{pod.Namespace}, selectorOf(constraint.LabelSelector, constraint.MatchLabelKeys, nil, pod)}
-	if !m.matches(pod) {
+	if !m.matches(pod) || m.selector.Empty() { // the scheduler counts nothing for a selector of all pods
 		return
 	}
 	counts, touched := map[string]int{}, map[string]bool{}
