@@ -160,7 +160,7 @@ func (s *solve) choose(c *class, options []*option) *option {
 	for _, t := range c.preferred {
 		var liked []*option
 		for _, o := range options {
-			if sh := o.shape.with(t); o.count >= best.count && sh != nil && sh.can(o.cand) {
+			if sh := o.shape.with(t); o.count >= best.count && sh != nil && sh.can(o.cand) && !s.topology.labels(o.shape, sh) {
 				price := o.cand.best(sh.kinds).Price + s.problem.NodeCost
 				liked = append(liked, &option{sh, o.cand, o.count, score{price / max(o.score.value, math.SmallestNonzeroFloat64), o.score.value}})
 			}

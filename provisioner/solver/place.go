@@ -205,11 +205,21 @@ func (s *solve) slot(c *class, o *openClaim, d domains) *shape {
 	return nil
 }
 
-// adopts reports whether pods on the claim, which a spread left out because the claim lacked a label, would
-// count for it under the shape, which has the label: they would tilt the counts after the fact.
+// adopts reports whether pods on the claim, which did not count for some rule because the claim lacked a
+// custom label, would count under the shape, which has the label: they would tilt the rule after the fact.
 func (s *solve) adopts(o *openClaim, sh *shape) bool {
-	return sh != o.shape && slices.ContainsFunc(s.topology.spreads, func(g *group) bool {
+	return sh != o.shape && (s.topology.labels(o.shape, sh) || slices.ContainsFunc(s.topology.spreads, func(g *group) bool {
 		return g.filter.ofShape(sh) != never && g.filter.ofShape(o.shape) == never && slices.ContainsFunc(o.pods, g.matches)
+	}))
+}
+
+// labels reports whether the narrower shape has a custom label that rules between pods look at and that
+// the wider one lacks.
+func (t *topology) labels(wide, narrow *shape) bool {
+	return slices.ContainsFunc(t.custom, func(key string) bool {
+		_, had := wide.reqs[key]
+		r, has := narrow.reqs[key]
+		return !had && has && !r.IsEmpty()
 	})
 }
 

@@ -44,7 +44,9 @@ type topology struct {
 	repels     map[string]*repulsion
 	filters    map[string]*nodeFilter
 	// spreads are the groups with a filter, in the order in which they were made.
-	spreads       []*group
+	spreads []*group
+	// custom are the custom labels among the keys.
+	custom        []string
 	ordered       []*group
 	orderedRepels []*repulsion
 }
@@ -232,6 +234,9 @@ func (t *topology) linkRepulsions(c *class) {
 		if key != corev1.LabelHostname && !slices.Contains(c.keys, key) {
 			c.keys = append(c.keys, key)
 		}
+		if !requirement.IsWellKnown(key) && !slices.Contains(t.custom, key) {
+			t.custom = append(t.custom, key)
+		}
 	}
 	for _, g := range c.counted {
 		note(g.key)
@@ -285,7 +290,7 @@ func (t *topology) open(o *openClaim) {
 
 // copyWith copies the counts, and the classes that look at them, for one attempt.
 func (t *topology) copyWith(classes []*class) (*topology, []*class) {
-	out := &topology{namespaces: t.namespaces, sites: t.sites, kinds: t.kinds, filters: t.filters,
+	out := &topology{namespaces: t.namespaces, sites: t.sites, kinds: t.kinds, filters: t.filters, custom: t.custom,
 		groups: make(map[string]*group, len(t.groups)), repels: make(map[string]*repulsion, len(t.repels))}
 	groups, repels := make(map[*group]*group, len(t.groups)), make(map[*repulsion]*repulsion, len(t.repels))
 	for id, g := range t.groups {

@@ -151,7 +151,8 @@ func (c *checker) podAffinity(s *site, pod *corev1.Pod) {
 		found, before := false, false
 		for i := range c.sites {
 			other := &c.sites[i]
-			before = before || slices.ContainsFunc(other.pods, matches)
+			counted := slices.ContainsFunc(who, func(m matcher) bool { return len(other.domains(m.key)) > 0 })
+			before = before || counted && slices.ContainsFunc(other.pods, matches)
 			for _, p := range slices.Concat(other.pods, other.added) {
 				if p != pod && matches(p) {
 					found = found || mayShare(s, other, m.key)
