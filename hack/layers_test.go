@@ -22,6 +22,7 @@ var layers = map[string]int{
 	"provisioner":             7,
 	"disruption":              7,
 	"interruption":            7,
+	"disruption/candidate":    6,
 	"provisioner/launch":      6,
 	"provisioner/lifecycle":   6,
 	"provisioner/nodepool":    6,

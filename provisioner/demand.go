@@ -40,36 +40,33 @@ func (d *demand) add(pods []*corev1.Pod, volumes volume.Listers, spread spreader
 			d.ignore(pod, fault)
 			continue
 		}
-		if len(places) > 0 {
-			if d.volumes == nil {
-				d.volumes = map[types.UID][]requirement.Set{}
-			}
-			d.volumes[pod.UID] = places
+		d.place(pod, pod, places, spread)
+	}
+}
+
+// place adds a pod in the form in which it is planned, with what its volumes demand. Constraints that
+// apply by default are added to it.
+func (d *demand) place(pod, planned *corev1.Pod, places []requirement.Set, spread spreader) {
+	if len(places) > 0 {
+		if d.volumes == nil {
+			d.volumes = map[types.UID][]requirement.Set{}
 		}
-		d.pods = append(d.pods, d.spreadOut(pod, spread))
+		d.volumes[pod.UID] = places
 	}
-}
-
-// spreadOut returns the pod with the constraints that apply by default, or as it is when there are none.
-func (d *demand) spreadOut(pod *corev1.Pod, spread spreader) *corev1.Pod {
-	if spread == nil {
-		return pod
+	if spread != nil {
+		if constraints := spread(planned); len(constraints) > 0 {
+			spreadOut := *planned
+			spreadOut.Spec.TopologySpreadConstraints = constraints
+			planned = &spreadOut
+		}
 	}
-	constraints := spread(pod)
-	if len(constraints) == 0 {
-		return pod
+	if planned != pod {
+		if d.stands == nil {
+			d.stands = map[*corev1.Pod]*corev1.Pod{}
+		}
+		d.stands[planned] = pod
 	}
-	planned := *pod
-	planned.Spec.TopologySpreadConstraints = constraints
-	return d.standFor(pod, &planned)
-}
-
-func (d *demand) standFor(pod, planned *corev1.Pod) *corev1.Pod {
-	if d.stands == nil {
-		d.stands = map[*corev1.Pod]*corev1.Pod{}
-	}
-	d.stands[planned] = pod
-	return planned
+	d.pods = append(d.pods, planned)
 }
 
 // translate puts the cluster's own pods into the plan for those that stood for them.

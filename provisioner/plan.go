@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
+	"github.com/berth-dev/berth/provisioner/promise"
 	"github.com/berth-dev/berth/provisioner/solver"
 )
 
@@ -20,11 +21,11 @@ import (
 func (p *Provisioner) provision(ctx context.Context, asked []*corev1.Pod) {
 	logger := klog.FromContext(ctx)
 	pods := p.stillPending(asked)
-	if len(pods) == 0 {
-		return
-	}
+	snapshot := p.state.Snapshot()
+	moving, homeless := p.pendingMoves(ctx, snapshot)
 	var wanted demand
 	wanted.add(pods, p.volumes, p.DefaultSpread)
+	wanted.addMovers(homeless, p.volumes, p.DefaultSpread)
 	p.metrics.ignored.Set(float64(len(wanted.ignored)))
 	p.refuse(ctx, wanted.ignored, nil)
 	if len(wanted.pods) == 0 {
@@ -34,18 +35,19 @@ func (p *Provisioner) provision(ctx context.Context, asked []*corev1.Pod) {
 	p.rememberTypes(pools)
 	started := p.Clock.Now()
 	plan := solver.Solve(ctx, solver.Problem{
-		Snapshot: p.state.Snapshot(), Pools: pools, Pods: wanted.pods, VolumeRequirements: wanted.volumes,
+		Snapshot: without(snapshot, moving), Pools: pools, Pods: wanted.pods, VolumeRequirements: wanted.volumes,
 		Now: started, NodeCost: p.options.NodeCost,
 		Preferences: p.options.Preferences, RelaxMinValues: p.options.RelaxMinValues,
 	}, p.Fit)
 	wanted.translate(&plan)
 	took := p.Clock.Since(started)
 	p.metrics.observeSolve(took, len(plan.Unfit))
-	logger.V(2).Info("Solved batch", "pods", len(pods), "newNodes", len(plan.Claims),
+	logger.V(2).Info("Solved batch", "pods", len(pods), "moving", len(homeless), "newNodes", len(plan.Claims),
 		"onExistingNodes", len(plan.Existing), "unfit", len(plan.Unfit), "duration", took)
 	p.reportDisagreements(ctx, plan.Disagreements)
 	p.promiseExisting(ctx, plan.Existing)
-	p.refuse(ctx, plan.Unfit, notReady)
+	// Pods that run are not told that their successors find no place yet: they are asked for again soon.
+	p.refuse(ctx, slices.DeleteFunc(plan.Unfit, func(u solver.Unfit) bool { return u.Pod.Spec.NodeName != "" }), notReady)
 	if err := p.launcher.Apply(ctx, plan); err != nil {
 		logger.Error(err, "Part of the plan could not be launched, its pods will ask again")
 	}
@@ -57,8 +59,11 @@ func (p *Provisioner) stillPending(asked []*corev1.Pod) []*corev1.Pod {
 	for _, pod := range asked {
 		current, err := p.podLister.Pods(pod.Namespace).Get(pod.Name)
 		if err != nil || current.UID != pod.UID || !waitsForNode(current) {
-			p.Promises.Release(pod.UID)
+			p.settle(pod)
 			continue
+		}
+		if e, ok := p.Promises.Lookup(pod.UID); ok && e.State == promise.Promised {
+			continue // it has inherited a place since it asked
 		}
 		pending = append(pending, current)
 	}
@@ -67,8 +72,11 @@ func (p *Provisioner) stillPending(asked []*corev1.Pod) []*corev1.Pod {
 
 // waitsForNode reports whether the pod is unbound, unfinished and wanted.
 func waitsForNode(pod *corev1.Pod) bool {
-	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil &&
-		pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed
+	return pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && !isFinished(pod)
+}
+
+func isFinished(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // pools returns the pools that may open nodes, with their types, and for the others why they may not.
@@ -121,7 +129,7 @@ func (p *Provisioner) promiseExisting(ctx context.Context, placements []solver.P
 	for _, placement := range placements {
 		node := placement.Node
 		deadline := now.Add(existingDeadline)
-		if !node.Initialized && node.ClaimName != "" {
+		if !node.Initialized && node.ClaimName != "" || placement.Pod.Spec.NodeName != "" {
 			deadline = now.Add(p.options.Launch.PromiseDeadline)
 		}
 		p.Promises.Promise(placement.Pod, node.ClaimName, node.Name, deadline, now)

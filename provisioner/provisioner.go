@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	policylisters "k8s.io/client-go/listers/policy/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -111,8 +112,11 @@ type Provisioner struct {
 	poolLister  karplisters.NodePoolLister
 	claimLister karplisters.NodeClaimLister
 	volumes     volume.Listers
-	synced      []cache.InformerSynced
-	changed     chan struct{} // the world changed: refused pods may ask again
+
+	budgetLister policylisters.PodDisruptionBudgetLister
+	synced       []cache.InformerSynced
+	leaving      chan struct{} // a node has begun to go away
+	changed      chan struct{} // the world changed: refused pods may ask again
 
 	typesMu sync.Mutex
 	types   map[string]map[string]*catalog.InstanceType // by pool and name, as of the last solve
@@ -124,6 +128,7 @@ func New(deps Deps, options Options) (*Provisioner, error) {
 	pods := deps.Core.Core().V1().Pods()
 	pools, claims := deps.Ours.Karpenter().V1().NodePools(), deps.Ours.Karpenter().V1().NodeClaims()
 	pvcs, pvs, classes := deps.Core.Core().V1().PersistentVolumeClaims(), deps.Core.Core().V1().PersistentVolumes(), deps.Core.Storage().V1().StorageClasses()
+	budgets := deps.Core.Policy().V1().PodDisruptionBudgets()
 	p := &Provisioner{
 		Deps: deps, options: options, metrics: newMetrics(deps.Registry, deps.Promises),
 		asks:      batch.New[types.UID, *corev1.Pod](options.Batch, deps.Clock),
@@ -132,11 +137,12 @@ func New(deps Deps, options Options) (*Provisioner, error) {
 		synced: []cache.InformerSynced{
 			pods.Informer().HasSynced, pools.Informer().HasSynced, claims.Informer().HasSynced,
 			pvcs.Informer().HasSynced, pvs.Informer().HasSynced, classes.Informer().HasSynced,
+			budgets.Informer().HasSynced,
 		},
-		changed: make(chan struct{}, 1), types: map[string]map[string]*catalog.InstanceType{},
+		budgetLister: budgets.Lister(), leaving: make(chan struct{}, 1), changed: make(chan struct{}, 1), types: map[string]map[string]*catalog.InstanceType{},
 	}
 	var err error
-	p.state, err = state.New(state.Deps{Core: deps.Core, Ours: deps.Ours, Promises: deps.Promises, TypesOf: p.typesOf})
+	p.state, err = state.New(state.Deps{Core: deps.Core, Ours: deps.Ours, Promises: deps.Promises, TypesOf: p.typesOf, Leaving: p.nodeLeaves})
 	if err != nil {
 		return nil, fmt.Errorf("make cluster model: %w", err)
 	}
@@ -198,7 +204,10 @@ func (p *Provisioner) resume() {
 
 func (p *Provisioner) isPending(pod *corev1.Pod) bool {
 	current, err := p.podLister.Pods(pod.Namespace).Get(pod.Name)
-	return err == nil && current.UID == pod.UID && waitsForNode(current)
+	if err != nil || current.UID != pod.UID {
+		return false
+	}
+	return waitsForNode(current) || pod.Spec.NodeName != "" && !isFinished(current) // its successor will
 }
 
 // usage returns what counts against limits, and the number of nodes and claims in flight.
@@ -214,6 +223,9 @@ func (p *Provisioner) usage() (map[string]resources.Vector, int) {
 // refuseAll tells pods why their part of a plan is not carried out.
 func (p *Provisioner) refuseAll(pods []*corev1.Pod, reason string) {
 	for _, pod := range pods {
+		if pod.Spec.NodeName != "" {
+			continue // it runs; a place for its successor is looked for again soon
+		}
 		p.Promises.Refuse(pod, reason, p.Clock.Now())
 	}
 	p.Activate(context.Background(), pods)

@@ -25,7 +25,7 @@ func (p *Provisioner) watch() error {
 		UpdateFunc: func(_, object any) { p.sawPod(object) },
 		DeleteFunc: func(object any) {
 			if pod, ok := deleted[corev1.Pod](object); ok {
-				p.Promises.Release(pod.UID)
+				p.podGone(pod)
 			}
 		},
 	}); err != nil {
@@ -86,10 +86,30 @@ func (p *Provisioner) sawPod(object any) {
 	}
 	switch {
 	case !waitsForNode(pod):
-		p.Promises.Release(pod.UID)
+		p.settle(pod)
+	case slices.Contains(p.options.SchedulerNames, pod.Spec.SchedulerName) && p.inherit(context.Background(), pod):
 	case promise.NeedsAsk(pod, p.options.SchedulerNames):
 		p.Ask(pod)
 	}
+}
+
+// settle forgets a pod that waits no more, unless a place is kept for its successor.
+func (p *Provisioner) settle(pod *corev1.Pod) {
+	if e, ok := p.Promises.Lookup(pod.UID); !ok || !e.ForSuccessor() || isFinished(pod) {
+		p.Promises.Release(pod.UID)
+	}
+}
+
+// successorDelay is how long a controller may take to make a pod again.
+const successorDelay = time.Minute
+
+// podGone forgets a deleted pod. A place for its successor is kept until that must have come.
+func (p *Provisioner) podGone(pod *corev1.Pod) {
+	if e, ok := p.Promises.Lookup(pod.UID); ok && e.ForSuccessor() && !isFinished(pod) {
+		p.Promises.Shorten(pod.UID, p.Clock.Now().Add(successorDelay))
+		return
+	}
+	p.Promises.Release(pod.UID)
 }
 
 // sawClaim lets the refused pods that use the volume claim ask again.
@@ -132,6 +152,10 @@ func (p *Provisioner) ClaimGone(ctx context.Context, claim string) {
 
 func (p *Provisioner) askAgain(entries []promise.Entry) {
 	for _, e := range entries {
+		if e.Pod.Spec.NodeName != "" {
+			p.nodeLeaves() // it runs, so only its successor may still need a place
+			continue
+		}
 		p.Ask(e.Pod)
 	}
 }
@@ -164,6 +188,9 @@ func (p *Provisioner) tend(ctx context.Context) {
 			}
 		case <-offerings.C():
 			p.askAgain(p.Promises.Refused())
+			p.askForMovers(ctx)
+		case <-p.leaving:
+			p.askForMovers(ctx)
 		case <-p.changed:
 			p.askAgain(p.Promises.Refused())
 		}

@@ -150,3 +150,30 @@ func IsConsolidatable(claim *karpv1.NodeClaim, pool *karpv1.NodePool, now time.T
 	}
 	return true, time.Time{}
 }
+
+// NeverEvictable reports whether budgets keep the pod from being evicted at all times, not only now: one
+// of them allows no disruption by its spec, or several cover the pod, which eviction does not support.
+func (l *Limits) NeverEvictable(pod *corev1.Pod) bool {
+	if l == nil {
+		return false
+	}
+	matching := 0
+	for _, limit := range l.byNamespace[pod.Namespace] {
+		if !limit.selector.Matches(labels.Set(pod.Labels)) {
+			continue
+		}
+		if matching++; matching > 1 || allowsNone(limit.budget) {
+			return true
+		}
+	}
+	return false
+}
+
+// allowsNone reports whether the budget blocks whatever the state of its pods.
+func allowsNone(budget *policyv1.PodDisruptionBudget) bool {
+	spec := budget.Spec
+	if spec.MaxUnavailable != nil {
+		return spec.MaxUnavailable.String() == "0" || spec.MaxUnavailable.String() == "0%"
+	}
+	return spec.MinAvailable != nil && spec.MinAvailable.String() == "100%"
+}

@@ -65,6 +65,8 @@ type Table struct {
 	// owners and namespaces count the promised pods of each controller and in each namespace.
 	owners     map[types.UID]int
 	namespaces map[string]int
+	// successors are the entries whose place is for a successor, by its kind.
+	successors map[string]map[types.UID]struct{}
 	// kept is the number of promised entries with a known node, readable without the lock.
 	kept atomic.Int64
 }
@@ -81,6 +83,7 @@ func NewTable() *Table {
 	return &Table{
 		entries: map[types.UID]Entry{}, nodes: map[string]group{}, claims: map[string]group{},
 		names: map[string]string{}, owners: map[types.UID]int{}, namespaces: map[string]int{},
+		successors: map[string]map[types.UID]struct{}{},
 	}
 }
 
@@ -229,6 +232,12 @@ func (t *Table) put(e Entry) {
 		return
 	}
 	t.count(e.Pod, 1)
+	if kind := successorKind(e.Pod); e.ForSuccessor() && kind != "" {
+		if t.successors[kind] == nil {
+			t.successors[kind] = map[types.UID]struct{}{}
+		}
+		t.successors[kind][e.Pod.UID] = struct{}{}
+	}
 	if e.Node != "" {
 		join(t.nodes, e.Node, e.Pod.UID)
 		t.kept.Add(1)
@@ -247,6 +256,12 @@ func (t *Table) drop(uid types.UID) (Entry, bool) {
 	delete(t.entries, uid)
 	if e.State == Promised {
 		t.count(e.Pod, -1)
+		if kind := successorKind(e.Pod); e.ForSuccessor() && kind != "" {
+			delete(t.successors[kind], uid)
+			if len(t.successors[kind]) == 0 {
+				delete(t.successors, kind)
+			}
+		}
 		if e.Node != "" {
 			leave(t.nodes, e.Node, uid)
 			t.kept.Add(-1)

@@ -18,7 +18,7 @@ import (
 	"github.com/berth-dev/berth/provisioner/promise"
 )
 
-// Deps of a State; all are required.
+// Deps of a State; all are required unless they say otherwise.
 type Deps struct {
 	Core     informers.SharedInformerFactory
 	Ours     externalversions.SharedInformerFactory
@@ -26,6 +26,9 @@ type Deps struct {
 	// TypesOf returns the instance types that a claim which is not launched yet may become, nil when
 	// that is not known. It must be quick and must not call the State.
 	TypesOf func(claim *karpv1.NodeClaim) []*catalog.InstanceType
+	// Leaving hears that a node or claim has begun to be deleted; may be nil. Like TypesOf, it must be
+	// quick and must not call the State.
+	Leaving func()
 }
 
 // State is the model. Safe for concurrent use.
@@ -134,7 +137,9 @@ func (s *State) touchNode(name string) {
 }
 
 func (s *State) putNode(node *corev1.Node) {
-	if before := s.nodes[node.Name]; before != nil && before.Spec.ProviderID != node.Spec.ProviderID {
+	before := s.nodes[node.Name]
+	s.noteLeaving(before != nil && before.DeletionTimestamp != nil, node)
+	if before != nil && before.Spec.ProviderID != node.Spec.ProviderID {
 		s.dropNode(node.Name) // its former claim has no node now
 	}
 	s.nodes[node.Name] = node
@@ -160,7 +165,16 @@ func (s *State) dropNode(name string) {
 	delete(s.hidden, name)
 }
 
+// noteLeaving tells of objects whose deletion has begun since they were seen last.
+func (s *State) noteLeaving(known bool, object metav1.Object) {
+	if !known && object.GetDeletionTimestamp() != nil && s.deps.Leaving != nil {
+		s.deps.Leaving()
+	}
+}
+
 func (s *State) putClaim(claim *karpv1.NodeClaim) {
+	before := s.claims[claim.Name]
+	s.noteLeaving(before != nil && before.DeletionTimestamp != nil, claim)
 	s.claims[claim.Name] = claim
 	if id := claim.Status.ProviderID; id != "" {
 		s.byProvider[id] = claim.Name

@@ -84,6 +84,23 @@ func (l Listers) Demands(pod *corev1.Pod, purpose Purpose) (alternatives []requi
 	return all, ""
 }
 
+// Portable returns the pod's volumes without the claims whose data is on a node's own disk: that data
+// does not come along, and a filter that looks for it would refuse every other node.
+func (l Listers) Portable(pod *corev1.Pod) []corev1.Volume {
+	return slices.DeleteFunc(slices.Clone(pod.Spec.Volumes), func(v corev1.Volume) bool {
+		name := claimName(pod, &v)
+		if name == "" {
+			return false
+		}
+		claim, err := l.Claims.PersistentVolumeClaims(pod.Namespace).Get(name)
+		if err != nil || claim.Spec.VolumeName == "" {
+			return false
+		}
+		pv, err := l.Volumes.Get(claim.Spec.VolumeName)
+		return err == nil && IsOnNode(pv)
+	})
+}
+
 // places returns where the volume behind the claim can be used, nil for everywhere.
 func (l Listers) places(pod *corev1.Pod, v *corev1.Volume, name string, purpose Purpose) (places []requirement.Set, fault string) {
 	claim, err := l.Claims.PersistentVolumeClaims(pod.Namespace).Get(name)
