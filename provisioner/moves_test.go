@@ -57,16 +57,20 @@ func TestPodsOfNodesThatGoGetTheirPlacesBeforeTheyLeave(t *testing.T) {
 		// The place outlives the pod, and goes to the one that its controller makes instead.
 		core := w.kube.Client.CoreV1().Pods("default")
 		require.NoError(t, core.Delete(t.Context(), "web-0", metav1.DeleteOptions{}))
+		thief := waiting("thief", "1")
+		_, err := core.Create(t.Context(), thief, metav1.CreateOptions{})
+		require.NoError(t, err)
+		require.NotEqual(t, claim.Name, w.verdicts(t, thief)["thief"].Claim)
 		_, next := replicas(1, "web", "1")
 		next[0].Name, next[0].UID = "web-next", "uid-web-next"
-		_, err := core.Create(t.Context(), next[0], metav1.CreateOptions{})
+		_, err = core.Create(t.Context(), next[0], metav1.CreateOptions{})
 		require.NoError(t, err)
 		require.Equal(t, claim.Name, w.verdicts(t, next[0])["web-next"].Claim)
 		require.Eventually(t, func() bool {
 			_, kept := w.promises.Lookup("uid-web-0")
 			return !kept
 		}, 10*time.Second, 5*time.Millisecond)
-		require.Len(t, w.claims(t), 1)
+		require.Len(t, w.claims(t), 2, "one for the pods that move, one for the other")
 	})
 	t.Run("PROV-047 also when the deletion comes later, and where there is room", func(t *testing.T) {
 		t.Parallel()
