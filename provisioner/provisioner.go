@@ -59,6 +59,8 @@ type Deps struct {
 	Activate func(ctx context.Context, pods []*corev1.Pod)
 	// Registration hears whether a launch of a pool led to a node; may be nil.
 	Registration func(pool string, ok bool)
+	// Braked hears which pool a safety brake holds back, and why; may be nil.
+	Braked func(pool, why string)
 }
 
 // Options of a Provisioner. The zero value is valid; Complete fills defaults and reports every fault.
@@ -156,7 +158,7 @@ func New(deps Deps, options Options) (*Provisioner, error) {
 	}
 	p.launcher = launch.New(launch.Deps{
 		Karpenter: deps.Karpenter, Pools: p.poolLister, Promises: deps.Promises, Events: deps.Events, Starter: p.lifecycle,
-		Clock: deps.Clock, Registry: deps.Registry, Pending: p.isPending, Usage: p.usage, Track: p.state.Track, Refuse: p.refuseAll,
+		Clock: deps.Clock, Registry: deps.Registry, Pending: p.isPending, Usage: p.usage, Track: p.state.Track, Refuse: p.refuseAll, Braked: deps.Braked,
 	}, options.Launch)
 	if err := p.watch(); err != nil {
 		return nil, fmt.Errorf("watch the cluster: %w", err)

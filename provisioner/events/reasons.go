@@ -115,6 +115,11 @@ func (r *Recorder) LaunchBraked(pool Object, why string) {
 	r.warn(pool, ReasonLaunchBraked, time.Minute, "Launches are held back: %s", why)
 }
 
+// PoolTrouble tells what is wrong with a pool that can be used nevertheless.
+func (r *Recorder) PoolTrouble(pool Object, reason, message string) {
+	r.warn(pool, reason, 10*time.Minute, "%s", message)
+}
+
 // TerminationGraceExpiring says that the drain is about to be forced.
 func (r *Recorder) TerminationGraceExpiring(claim Object, at time.Time) {
 	r.warn(claim, ReasonTerminationGraceExpiring, defaultDedupe, "All pods will be deleted by %s", at.UTC().Format(time.RFC3339))

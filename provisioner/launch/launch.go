@@ -53,6 +53,8 @@ type Deps struct {
 	Track func(claim *karpv1.NodeClaim)
 	// Refuse tells pods why their part of the plan is not carried out now.
 	Refuse func(pods []*corev1.Pod, reason string)
+	// Braked hears which pool a safety brake holds back, and why; may be nil.
+	Braked func(pool, why string)
 }
 
 // Options of a Launcher. The zero value is valid; Complete fills defaults and reports every fault.
@@ -176,6 +178,9 @@ func (l *Launcher) hold(ctx context.Context, pool *karpv1.NodePool, pods []*core
 	klog.FromContext(ctx).Info("Launch held back by a safety brake", "nodePool", klog.KObj(pool), "brake", brake, "reason", why)
 	l.metrics.held.WithLabelValues(brake, pool.Name).Inc()
 	l.deps.Events.LaunchBraked(pool, why)
+	if l.deps.Braked != nil {
+		l.deps.Braked(pool.Name, why)
+	}
 	l.deps.Refuse(pods, "launches are held back: "+why)
 }
 

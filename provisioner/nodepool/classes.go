@@ -1,6 +1,8 @@
 package nodepool
 
 import (
+	"slices"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +27,8 @@ type Class struct {
 	Generation      int64
 	// Ready is the class's Ready condition, nil while it has none.
 	Ready *metav1.Condition
+	// Zones and ZoneIDs are those of its subnets, sorted; empty while they are not known.
+	Zones, ZoneIDs []string
 }
 
 // ec2Classes reads EC2NodeClasses from the cache.
@@ -43,10 +47,20 @@ func (c ec2Classes) Get(ref *karpv1.NodeClassReference) (Class, error) {
 	if err != nil {
 		return Class{}, err
 	}
-	return Class{
+	out := Class{
 		Found: true, Deleting: class.DeletionTimestamp != nil, Generation: class.Generation,
 		Ready: meta.FindStatusCondition(class.Status.Conditions, ec2v1.ConditionReady),
-	}, nil
+	}
+	for _, subnet := range class.Status.Subnets {
+		out.Zones, out.ZoneIDs = append(out.Zones, subnet.Zone), append(out.ZoneIDs, subnet.ZoneID)
+	}
+	out.Zones, out.ZoneIDs = distinct(out.Zones), distinct(out.ZoneIDs)
+	return out, nil
+}
+
+func distinct(list []string) []string {
+	slices.Sort(list)
+	return slices.DeleteFunc(slices.Compact(list), func(s string) bool { return s == "" })
 }
 
 // readiness turns the state of the class into the pool's NodeClassReady condition.

@@ -67,6 +67,7 @@ type Controller struct {
 	synced        []cache.InformerSynced
 	queue         workqueue.TypedRateLimitingInterface[string]
 	registrations registrations
+	brakes        brakes
 	due           sync.Map // pools whose usage may be written again, by name
 }
 
@@ -81,7 +82,7 @@ func New(deps Deps, options Options) (*Controller, error) {
 		Deps: deps, options: options.withDefaults(), pools: pools.Lister(),
 		queue: workqueue.NewTypedRateLimitingQueue(
 			workqueue.NewTypedItemExponentialFailureRateLimiter[string](100*time.Millisecond, time.Minute)),
-		registrations: registrations{byPool: map[string]history{}},
+		registrations: registrations{byPool: map[string]history{}}, brakes: brakes{byPool: map[string]braked{}},
 	}
 	return c, errors.Join(
 		c.watch(pools.Informer(), func(object any) { c.enqueue(object) }),
@@ -178,6 +179,9 @@ func (c *Controller) refresh(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-ticker.C():
+		}
+		for _, name := range c.brakes.pools() {
+			c.queue.Add(name) // it may be over
 		}
 		if !c.State.Synced() {
 			continue

@@ -65,8 +65,11 @@ func (c *Controller) writeStatus(ctx context.Context, pool *karpv1.NodePool) err
 		switch {
 		case err == nil:
 			for _, t := range condition.Transitions(pool.Status.Conditions, updated.Status.Conditions) {
-				c.Events.Transition(updated, t.Before, t.Now)
+				if !isAdvice(t.Now.Type) {
+					c.Events.Transition(updated, t.Before, t.Now)
+				}
 			}
+			c.warn(pool, updated)
 			return nil
 		case apierrors.IsNotFound(err):
 			return nil
@@ -108,6 +111,7 @@ func (c *Controller) assess(pool *karpv1.NodePool) error {
 		nodes := pool.Status.Resources[karpv1.ResourceNodes]
 		pool.Status.Nodes = nodes.Value()
 	}
+	c.advise(pool, class, set)
 	return nil
 }
 

@@ -93,6 +93,7 @@ func (b *buyer) Run(ctx context.Context) error {
 		DefaultSpread: b.in.DefaultSpread, Promises: b.in.Promises,
 		Events: recorder, Clock: real, Registry: registry, Activate: b.in.Activate,
 		Registration: func(pool string, ok bool) { pools.RecordRegistration(pool, ok) },
+		Braked:       func(pool, why string) { pools.RecordBrake(pool, why) },
 	}, options)
 	if err != nil {
 		return fmt.Errorf("make provisioner: %w", err)

@@ -8,6 +8,10 @@ const (
 	ConditionValidationSucceeded     = "ValidationSucceeded"
 	ConditionNodeClassReady          = "NodeClassReady"
 	ConditionNodeRegistrationHealthy = "NodeRegistrationHealthy"
+	// Berth's own; they tell of trouble and do not make the pool unready.
+	ConditionZonesServed     = "berth.dev/ZonesServed"     // every zone that the requirements name has a subnet
+	ConditionWithinLimits    = "berth.dev/WithinLimits"    // something is left of every limit
+	ConditionLaunchesAllowed = "berth.dev/LaunchesAllowed" // no safety brake holds launches back
 )
 
 // Conditions of NodeClaims. Ready depends on the first three.
@@ -65,4 +69,11 @@ const (
 	ReasonNodePoolDrifted      = "NodePoolDrifted"
 	ReasonRequirementsDrifted  = "RequirementsDrifted"
 	ReasonInstanceTypeNotFound = "InstanceTypeNotFound"
+)
+
+// Reasons of Berth's own conditions of a NodePool.
+const (
+	ReasonZoneWithoutSubnet = "ZoneWithoutSubnet"
+	ReasonLimitReached      = "LimitReached"
+	ReasonSafetyBrake       = "SafetyBrake"
 )
