@@ -35,7 +35,8 @@ func (c *Controller) advise(pool *karpv1.NodePool, class Class, set func(metav1.
 // advice is True when there is nothing to say.
 func advice(kind, reason, trouble string) metav1.Condition {
 	if trouble == "" {
-		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue}
+		_, short, _ := strings.Cut(kind, "/") // a reason has no slash
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: short}
 	}
 	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: trouble}
 }

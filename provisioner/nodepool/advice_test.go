@@ -74,6 +74,9 @@ func TestZonesWithoutSubnetAreTold(t *testing.T) {
 				return meta.IsStatusConditionPresentAndEqual(p.Status.Conditions, karpv1.ConditionZonesServed, status)
 			})
 			require.Contains(t, message(got, karpv1.ConditionZonesServed), tc.want)
+			for _, c := range got.Status.Conditions {
+				require.Regexp(t, `^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$`, c.Reason, "the API server refuses other reasons")
+			}
 			w.wait(t, is(karpv1.ConditionReady, metav1.ConditionTrue, ""))
 			if tc.want != "" {
 				require.Contains(t, nextWarning(t, w, "ZoneWithoutSubnet"), tc.want)

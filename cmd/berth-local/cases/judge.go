@@ -54,8 +54,8 @@ type nodeSeen struct {
 }
 
 type saidOf struct {
-	texts  []string // of events and conditions
-	events int
+	texts  []string       // of events and conditions
+	events map[string]int // by text, repetitions included
 }
 
 func (o *observation) pending() []string {
@@ -279,10 +279,28 @@ func judgeMention(m mention, o *observation) []string {
 	case len(missing) > 0:
 		wrong = append(wrong, fmt.Sprintf("nobody said %q about %s; said was %q", missing, m.Object, said.texts))
 	}
-	if b := (bound{Min: m.MinCount, Max: m.Max}); !b.holds(said.events) {
-		wrong = append(wrong, fmt.Sprintf("%d events on %s, want %s", said.events, m.Object, b))
+	if b, n := (bound{Min: m.MinCount, Max: m.Max}), said.about(m); !b.holds(n) {
+		wrong = append(wrong, fmt.Sprintf("%d events on %s, want %s", n, m.Object, b))
 	}
 	return wrong
+}
+
+// about counts the events that have every word of the mention.
+func (s saidOf) about(m mention) int {
+	n := 0
+	for text, count := range s.events {
+		text = strings.ToLower(text)
+		all := true
+		for _, phrase := range append(slices.Clone(m.Mentions), m.About...) {
+			for word := range strings.FieldsSeq(strings.ToLower(phrase)) {
+				all = all && strings.Contains(text, word)
+			}
+		}
+		if all {
+			n += count
+		}
+	}
+	return n
 }
 
 func judgeClaims(e *expect, o *observation) []string {

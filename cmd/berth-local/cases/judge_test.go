@@ -35,7 +35,7 @@ func seen() *observation {
 		pods:       map[string]podSeen{"web-0": {node: "n1"}, "web-1": {node: "n2"}, "web-2": {}, "old": {node: "n0"}},
 		podGroups:  map[string][]string{"web": {"web-0", "web-1", "web-2"}, "old": {"old"}},
 		nodes:      map[string]nodeSeen{"n0": {given: "first", zone: "zone-a", pool: "p", instanceType: "small"}, "n1": {zone: "zone-a", pool: "p", instanceType: "small"}, "n2": {zone: "zone-b", pool: "p", instanceType: "large"}},
-		texts:      map[string]saidOf{"Pod/web-2": {texts: []string{"Unschedulable: no subnet in zone-z"}, events: 3}},
+		texts:      map[string]saidOf{"Pod/web-2": {texts: []string{"Unschedulable: no subnet in zone-z"}, events: map[string]int{"Unschedulable: no subnet in zone-z": 3, "Other: text": 5}}},
 		calls:      map[string]int{"CreateFleet": 2},
 		instances:  map[string]int{"c1": 1, "c2": 1},
 		asked:      asked,

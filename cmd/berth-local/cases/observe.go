@@ -77,10 +77,14 @@ func (r *runner) observeInstances(o *observation) {
 func (r *runner) observeTexts(ctx context.Context, o *observation) error {
 	say := func(key, reason, message string, events int) {
 		said := o.texts[key]
-		if text := fromZones(reason + ": " + message); !slices.Contains(said.texts, text) {
+		text := fromZones(reason + ": " + message)
+		if !slices.Contains(said.texts, text) {
 			said.texts = append(said.texts, text)
 		}
-		said.events += events
+		if said.events == nil {
+			said.events = map[string]int{}
+		}
+		said.events[text] += events
 		o.texts[key] = said
 	}
 	events, err := r.cluster.Kube.CoreV1().Events(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
