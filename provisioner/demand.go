@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/provisioner/requirement"
+	"github.com/berth-dev/berth/provisioner/resources"
 	"github.com/berth-dev/berth/provisioner/solver"
 	"github.com/berth-dev/berth/provisioner/volume"
 )
@@ -15,6 +16,8 @@ import (
 type demand struct {
 	pods    []*corev1.Pod
 	volumes map[types.UID][]requirement.Set
+	// attaches counts the volumes that pods attach, by driver.
+	attaches map[types.UID]resources.Vector
 	// ignored are pods that no plan can help as they are now.
 	ignored []solver.Unfit
 	// stands says which pod of the cluster a pod stands for that is planned in another form.
@@ -41,6 +44,7 @@ func (d *demand) add(pods []*corev1.Pod, volumes volume.Listers, spread spreader
 			continue
 		}
 		d.place(pod, pod, places, spread)
+		d.attach(pod, volumes)
 	}
 }
 
@@ -89,6 +93,24 @@ func (d *demand) translate(plan *solver.Plan) {
 	for i := range plan.Disagreements {
 		plan.Disagreements[i].Pod = own(plan.Disagreements[i].Pod)
 	}
+}
+
+func (d *demand) attach(pod *corev1.Pod, volumes volume.Listers) {
+	if amounts := volumes.Attachments(pod); !amounts.IsZero() {
+		if d.attaches == nil {
+			d.attaches = map[types.UID]resources.Vector{}
+		}
+		d.attaches[pod.UID] = amounts
+	}
+}
+
+// drivers are the names under which the pods' volumes are counted.
+func (d *demand) drivers() []corev1.ResourceName {
+	var all resources.Vector
+	for _, amounts := range d.attaches {
+		all = all.Max(amounts)
+	}
+	return all.Names()
 }
 
 func (d *demand) ignore(pod *corev1.Pod, reason string) {

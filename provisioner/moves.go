@@ -86,7 +86,9 @@ func (d *demand) addMovers(pods []*corev1.Pod, volumes volume.Listers, spread sp
 		if fault != "" {
 			continue
 		}
-		d.place(pod, successor(pod, volumes), places, spread)
+		next := successor(pod, volumes)
+		d.place(pod, next, places, spread)
+		d.attach(next, volumes)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
+	"github.com/berth-dev/berth/provisioner/cluster"
 	"github.com/berth-dev/berth/provisioner/promise"
 	"github.com/berth-dev/berth/provisioner/solver"
 )
@@ -34,9 +35,10 @@ func (p *Provisioner) provision(ctx context.Context, asked []*corev1.Pod) {
 	pools, notReady := p.pools(ctx)
 	p.rememberTypes(pools)
 	started := p.Clock.Now()
+	snapshot = without(snapshot, moving)
 	plan := solver.Solve(ctx, solver.Problem{
-		Snapshot: without(snapshot, moving), Pools: pools, Pods: wanted.pods, VolumeRequirements: wanted.volumes,
-		Now: started, NodeCost: p.options.NodeCost,
+		Snapshot: snapshot, Pools: pools, Pods: wanted.pods, VolumeRequirements: wanted.volumes,
+		Attachments: wanted.attaches, AttachRoom: p.attachRoom(ctx, snapshot, &wanted), Now: started, NodeCost: p.options.NodeCost,
 		Preferences: p.options.Preferences, RelaxMinValues: p.options.RelaxMinValues,
 	}, p.Fit)
 	wanted.translate(&plan)
@@ -51,6 +53,22 @@ func (p *Provisioner) provision(ctx context.Context, asked []*corev1.Pod) {
 	if err := p.launcher.Apply(ctx, plan); err != nil {
 		logger.Error(err, "Part of the plan could not be launched, its pods will ask again")
 	}
+}
+
+// attachRoom returns how many volumes the nodes have room for, as far as it matters.
+func (p *Provisioner) attachRoom(ctx context.Context, snapshot *cluster.Snapshot, wanted *demand) solver.AttachRoom {
+	drivers := wanted.drivers()
+	if len(drivers) == 0 {
+		return solver.AttachRoom{}
+	}
+	csiNodes, err := p.csiLister.List(labels.Everything())
+	if err != nil {
+		klog.FromContext(ctx).Error(err, "Listing CSINodes failed, volume limits are left to the filters")
+		return solver.AttachRoom{}
+	}
+	var room solver.AttachRoom
+	room.Nodes, room.Types = p.volumes.Room(snapshot, csiNodes, drivers)
+	return room
 }
 
 // stillPending returns the newest version of the pods that still wait for a node, and forgets the rest.

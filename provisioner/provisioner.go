@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	policylisters "k8s.io/client-go/listers/policy/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -116,6 +117,7 @@ type Provisioner struct {
 	volumes     volume.Listers
 
 	budgetLister policylisters.PodDisruptionBudgetLister
+	csiLister    storagelisters.CSINodeLister
 	synced       []cache.InformerSynced
 	leaving      chan struct{} // a node has begun to go away
 	changed      chan struct{} // the world changed: refused pods may ask again
@@ -130,7 +132,7 @@ func New(deps Deps, options Options) (*Provisioner, error) {
 	pods := deps.Core.Core().V1().Pods()
 	pools, claims := deps.Ours.Karpenter().V1().NodePools(), deps.Ours.Karpenter().V1().NodeClaims()
 	pvcs, pvs, classes := deps.Core.Core().V1().PersistentVolumeClaims(), deps.Core.Core().V1().PersistentVolumes(), deps.Core.Storage().V1().StorageClasses()
-	budgets := deps.Core.Policy().V1().PodDisruptionBudgets()
+	budgets, csiNodes := deps.Core.Policy().V1().PodDisruptionBudgets(), deps.Core.Storage().V1().CSINodes()
 	p := &Provisioner{
 		Deps: deps, options: options, metrics: newMetrics(deps.Registry, deps.Promises),
 		asks:      batch.New[types.UID, *corev1.Pod](options.Batch, deps.Clock),
@@ -139,9 +141,9 @@ func New(deps Deps, options Options) (*Provisioner, error) {
 		synced: []cache.InformerSynced{
 			pods.Informer().HasSynced, pools.Informer().HasSynced, claims.Informer().HasSynced,
 			pvcs.Informer().HasSynced, pvs.Informer().HasSynced, classes.Informer().HasSynced,
-			budgets.Informer().HasSynced,
+			budgets.Informer().HasSynced, csiNodes.Informer().HasSynced,
 		},
-		budgetLister: budgets.Lister(), leaving: make(chan struct{}, 1), changed: make(chan struct{}, 1), types: map[string]map[string]*catalog.InstanceType{},
+		budgetLister: budgets.Lister(), csiLister: csiNodes.Lister(), leaving: make(chan struct{}, 1), changed: make(chan struct{}, 1), types: map[string]map[string]*catalog.InstanceType{},
 	}
 	var err error
 	p.state, err = state.New(state.Deps{Core: deps.Core, Ours: deps.Ours, Promises: deps.Promises, TypesOf: p.typesOf, Leaving: p.nodeLeaves})

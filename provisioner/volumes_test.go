@@ -1,6 +1,7 @@
 package provisioner_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -154,6 +155,30 @@ func csiNode(name string, limit int32) *storagev1.CSINode {
 	return &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{
 		Name: driver, NodeID: name, Allocatable: &storagev1.VolumeNodeResources{Count: &limit},
 	}}}}
+}
+
+// Many pods get their nodes in one plan: the limit is part of the algebra, not only of the filters.
+func TestManyPodsWithVolumes(t *testing.T) {
+	t.Parallel()
+	t.Run("PROV-037", func(t *testing.T) {
+		t.Parallel()
+		objects := []runtime.Object{
+			node("n", "a", "100m"), csiNode("n", 10),
+			node("n2", "a", "100m", func(n *corev1.Node) { n.Labels[corev1.LabelInstanceTypeStable] = "m.2xlarge" }), csiNode("n2", 20),
+		}
+		var pods []*corev1.Pod
+		for i := range 60 {
+			name := fmt.Sprintf("p%d", i)
+			claim, volume := bound("c-"+name, map[string]string{corev1.LabelTopologyZone: "a"})
+			pods = append(pods, waiting(name, "110m", uses("c-"+name)))
+			objects = append(objects, claim, volume, pods[len(pods)-1])
+		}
+		w := open(t, objects...)
+		for _, e := range w.verdicts(t, pods...) {
+			require.Equal(t, promise.Promised, e.State, e.Reason)
+		}
+		require.Len(t, w.claims(t), 6, "ten volumes fit on the small machine, the cheaper one per volume")
+	})
 }
 
 // Two volumes fit on the node. New nodes of its type are taken to have the same limit.

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-dev/berth/provisioner/requirement"
 	"github.com/berth-dev/berth/provisioner/resources"
@@ -79,10 +78,10 @@ func portsConflict(a, b []hostPort) bool {
 }
 
 // classify groups the pods; classes come in planning order: higher priority first, then larger pods.
-func classify(pods []*corev1.Pod, volumes map[types.UID][]requirement.Set) []*class {
+func classify(p Problem) []*class {
 	byKey := map[string]*class{}
-	for _, pod := range pods {
-		key := classKey(pod, volumes[pod.UID])
+	for _, pod := range p.Pods {
+		key := classKey(pod, p.VolumeRequirements[pod.UID], p.Attachments[pod.UID])
 		c := byKey[key]
 		if c == nil {
 			c = &class{key: key, pod: pod}
@@ -97,9 +96,9 @@ func classify(pods []*corev1.Pod, volumes map[types.UID][]requirement.Set) []*cl
 				strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 		})
 		c.pod = c.pods[0]
-		c.requests, c.ports = resources.PodRequests(c.pod), hostPorts(c.pod)
+		c.requests, c.ports = resources.PodRequests(c.pod).Add(p.Attachments[c.pod.UID]), hostPorts(c.pod)
 		c.own, c.preferred = nodeTerms(c.pod), preferredTerms(c.pod)
-		c.terms = withVolumes(c.own, volumes[c.pod.UID])
+		c.terms = withVolumes(c.own, p.VolumeRequirements[c.pod.UID])
 		classes = append(classes, c)
 	}
 	slices.SortFunc(classes, func(a, b *class) int {
@@ -121,7 +120,7 @@ func priorityOf(pod *corev1.Pod) int32 {
 }
 
 // classKey hashes what scheduling looks at. Names and owners do not matter.
-func classKey(pod *corev1.Pod, volumes []requirement.Set) string {
+func classKey(pod *corev1.Pod, volumes []requirement.Set, attaches resources.Vector) string {
 	spec := &pod.Spec
 	b := make([]byte, 0, 512)
 	text := func(s string) { b = append(strconv.AppendInt(b, int64(len(s)), 10), ':'); b = append(b, s...) }
@@ -138,7 +137,7 @@ func classKey(pod *corev1.Pod, volumes []requirement.Set) string {
 	pairs(pod.Labels)
 	pairs(spec.NodeSelector)
 	number(int64(priorityOf(pod)))
-	r := resources.PodRequests(pod)
+	r := resources.PodRequests(pod).Add(attaches)
 	for _, n := range [...]int64{r.MilliCPU, r.Memory, r.EphemeralStorage, r.Pods, int64(len(r.Extended)), int64(len(spec.Tolerations))} {
 		number(n)
 	}

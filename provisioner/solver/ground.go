@@ -28,22 +28,30 @@ type ground struct {
 	// known are the values of a topology key on those nodes, by demand and key.
 	known  map[string][]string
 	prices map[string]float64
+	// attaches treats volumes as an amount that places have room for.
+	attaches attachRooms
 }
 
 func newGround(p Problem) *ground {
 	g := &ground{problem: p, placed: newTopology(p.Snapshot), admitting: map[string]bitset{}, known: map[string][]string{}, prices: map[string]float64{}}
+	g.attaches = newAttachRooms(p)
 	for _, np := range p.Pools {
-		g.pools = append(g.pools, prepare(np, p.Snapshot.Daemons, p.Snapshot.PoolUsage[np.NodePool.Name]))
+		prepared := prepare(np, p.Snapshot.Daemons, p.Snapshot.PoolUsage[np.NodePool.Name])
+		for _, c := range prepared.candidates {
+			c.free = c.free.Add(g.attaches.of(p.AttachRoom.Types, c.it.Name))
+		}
+		g.pools = append(g.pools, prepared)
 	}
 	sortPools(g.pools)
 	for _, site := range g.placed.sites {
 		if !site.node.Deleting {
 			n := newNodePlace(site, p.Snapshot.Daemons)
+			n.free = n.free.Add(g.attaches.of(p.AttachRoom.Nodes, site.node.Key()))
 			n.index = len(g.nodes)
 			g.nodes = append(g.nodes, n)
 		}
 	}
-	g.classes = classify(p.Pods, p.VolumeRequirements)
+	g.classes = classify(p)
 	for i, c := range g.classes {
 		c.order = i
 		if i == 0 {

@@ -142,6 +142,7 @@ func (s *solve) plan() (plan Plan, types [][]priced) {
 	maxTypes := cmp.Or(s.problem.MaxTypes, 60)
 	for _, o := range s.opened {
 		claim, list := o.finish(maxTypes)
+		claim.Requests = s.attaches.strip(claim.Requests)
 		plan.Claims, types = append(plan.Claims, claim), append(types, list)
 	}
 	return plan, types

@@ -25,6 +25,10 @@ type Problem struct {
 	// which must hold. They are no node affinity of the pod: spreads count as if there were none. A pod
 	// without an entry is free.
 	VolumeRequirements map[types.UID][]requirement.Set
+	// Attachments are the volumes that pods attach to their node, by pod UID: amounts under names that no
+	// resource has. AttachRoom says how many places have room for.
+	Attachments map[types.UID]resources.Vector
+	AttachRoom  AttachRoom
 	Now                time.Time
 	// NodeCost is what each node costs beside its instance (disk, addresses, agents), USD per hour.
 	NodeCost float64
@@ -35,6 +39,12 @@ type Problem struct {
 	RelaxMinValues bool
 	// MaxTypes caps the instance types of one claim, cheapest first; 0 means 60.
 	MaxTypes int
+}
+
+// AttachRoom is how many more volumes can be attached to nodes of the snapshot, by key, and to new nodes,
+// by instance type. Places without an entry take any number.
+type AttachRoom struct {
+	Nodes, Types map[string]resources.Vector
 }
 
 // Pool is a NodePool that is ready to provision, with the types its class offers.

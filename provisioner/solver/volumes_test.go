@@ -9,6 +9,8 @@ import (
 
 	"github.com/berth-dev/berth/provisioner/cluster"
 	"github.com/berth-dev/berth/provisioner/requirement"
+	"github.com/berth-dev/berth/provisioner/resources"
+	"github.com/berth-dev/berth/provisioner/solver"
 )
 
 func inZone(zones ...string) requirement.Set {
@@ -81,4 +83,43 @@ func TestVolumesDoNotChangeWhatSpreadsCount(t *testing.T) {
 	p.VolumeRequirements = map[types.UID][]requirement.Set{"p": {inZone("a")}}
 	plan := solve(t, p)
 	require.Len(t, plan.Unfit, 1, "zone a has one pod more than b already")
+}
+
+// Six pods with a volume each and room for two on a machine need three machines, found in one go.
+func TestVolumesCountLikeAResource(t *testing.T) {
+	t.Parallel()
+	const attach = "attachable-volumes-csi-x"
+	pods := newPods(8, "p", "100m")
+	tests := map[string]struct {
+		room     solver.AttachRoom
+		claims   []string
+		existing []string
+	}{
+		"PROV-037 types with a limit": {
+			room:     solver.AttachRoom{Types: map[string]resources.Vector{"m.large": vector(attach, "2")}, Nodes: map[string]resources.Vector{"n": vector(attach, "2")}},
+			claims:   []string{"default m.large: 2", "default m.large: 2", "default m.large: 2"},
+			existing: []string{"n: 2"},
+		},
+		"PROV-037 a node that is full":             {room: solver.AttachRoom{Nodes: map[string]resources.Vector{"n": {}}}, claims: []string{"default m.large: 8"}},
+		"PROV-037 places whose limit is not known": {existing: []string{"n: 8"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := problem(pods, nodePool("default", withTypes(machine("m.large", 2))))
+			p.Snapshot = &cluster.Snapshot{Nodes: []*cluster.Node{node("n", "2", "a")}}
+			p.AttachRoom, p.Attachments = tc.room, map[types.UID]resources.Vector{}
+			for _, pod := range pods {
+				p.Attachments[pod.UID] = vector(attach, "1")
+			}
+			plan := solve(t, p)
+			claims, existing, unfit := summary(plan)
+			require.Equal(t, tc.claims, claims)
+			require.Equal(t, tc.existing, existing)
+			require.Empty(t, unfit)
+			for _, claim := range plan.Claims {
+				require.Zero(t, claim.Requests.Get(attach), "no kubelet reports it")
+			}
+		})
+	}
 }
