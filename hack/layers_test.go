@@ -34,7 +34,7 @@ var layers = map[string]int{
 	"provisioner/promise":     4,
 	"provisioner/cluster":     3,
 	"provisioner/cloud":       3,
-	"provisioner/volume":      3,
+	"provisioner/volume":      4,
 	"provisioner/catalog":     2,
 	"provisioner/generated":   1,
 	"provisioner/requirement": 1,

@@ -29,7 +29,7 @@ type Problem struct {
 	// resource has. AttachRoom says how many places have room for.
 	Attachments map[types.UID]resources.Vector
 	AttachRoom  AttachRoom
-	Now                time.Time
+	Now         time.Time
 	// NodeCost is what each node costs beside its instance (disk, addresses, agents), USD per hour.
 	NodeCost float64
 	// Preferences says what the pods' preferences do; "" means Guide.
