@@ -1,0 +1,157 @@
+package brute_test
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-dev/berth/provisioner/catalog"
+	"github.com/berth-dev/berth/provisioner/solver"
+	"github.com/berth-dev/berth/provisioner/testing/brute"
+	"github.com/berth-dev/berth/provisioner/testing/check"
+	"github.com/berth-dev/berth/provisioner/testing/gen"
+)
+
+var (
+	tinyCount = flag.Int("tiny", 200, "tiny clusters of TestNothingLeftPending")
+	tinySeed  = flag.Int("tiny-seed", -1, "look at this seed only, and say more")
+)
+
+// tiny makes a cluster of at most six pods, three types, two zones to buy in and two nodes, without
+// anything that may rightly make a plan dearer than it must be: weights, wishes, minValues.
+func tiny(seed uint64, o gen.Options) solver.Problem {
+	o.MaxPods = 6
+	p := gen.Problem(seed, o)
+	types := p.Pools[0].Types
+	for len(types) > 3 {
+		drop := int(seed) % len(types) //nolint:gosec // an index
+		types = slices.Delete(slices.Clone(types), drop, drop+1)
+	}
+	for i, it := range types {
+		small := *it
+		small.Offerings = slices.DeleteFunc(slices.Clone(it.Offerings), func(o catalog.Offering) bool { return o.Zone == gen.Zones[2] })
+		types[i] = &small
+	}
+	// Half of the clusters have one pool: with several, the order of pools comes before the price.
+	p.Pools = p.Pools[:min(len(p.Pools), 1+int(seed/2%2))] //nolint:gosec // 1 or 2
+	for i := range p.Pools {
+		p.Pools[i].Types = types
+		spec := &p.Pools[i].NodePool.Spec
+		spec.Weight = nil
+		for j := range spec.Template.Spec.Requirements {
+			spec.Template.Spec.Requirements[j].MinValues = nil
+		}
+		for j := range spec.Template.Spec.Taints {
+			if spec.Template.Spec.Taints[j].Effect == corev1.TaintEffectPreferNoSchedule {
+				spec.Template.Spec.Taints[j].Effect = corev1.TaintEffectNoSchedule
+			}
+		}
+	}
+	p.Snapshot.Nodes = p.Snapshot.Nodes[:min(len(p.Snapshot.Nodes), 2)]
+	for _, pod := range p.Pods {
+		pod.Spec.TopologySpreadConstraints = slices.DeleteFunc(pod.Spec.TopologySpreadConstraints, func(c corev1.TopologySpreadConstraint) bool {
+			return c.WhenUnsatisfiable == corev1.ScheduleAnyway
+		})
+		if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+			a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = nil
+		}
+		if a := pod.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+			a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution = nil
+		}
+	}
+	return p
+}
+
+type outcome struct {
+	seed           uint64
+	pools          int
+	placed, pods   int
+	price          float64
+	best           brute.Best
+	faults, reason []string
+}
+
+func tryOne(t *testing.T, seed uint64, o gen.Options, states int) outcome {
+	t.Helper()
+	p := tiny(seed, o)
+	plan := solver.Solve(t.Context(), p, nil)
+	out := outcome{seed: seed, pools: len(p.Pools), pods: len(p.Pods), placed: len(p.Pods) - len(plan.Unfit), faults: check.Plan(p, plan), best: brute.Search(tiny(seed, o), states)}
+	for _, c := range plan.Claims {
+		out.price += c.Cheapest.Price + p.NodeCost
+	}
+	for _, u := range plan.Unfit {
+		out.reason = append(out.reason, fmt.Sprintf("%s: %v", u.Pod.Name, u.Reasons))
+	}
+	return out
+}
+
+// No pod may be left pending that some plan places. What plans cost over the cheapest one is told.
+func TestNothingLeftPending(t *testing.T) {
+	t.Parallel()
+	const states = 30_000
+	var mu sync.Mutex
+	var all []outcome
+	seeds := make(chan uint64)
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			for seed := range seeds {
+				out := tryOne(t, seed, gen.Options{Wide: seed%2 == 1}, states)
+				mu.Lock()
+				all = append(all, out)
+				mu.Unlock()
+			}
+		})
+	}
+	for seed := range uint64(*tinyCount) { //nolint:gosec // not negative
+		if *tinySeed < 0 || seed == uint64(*tinySeed) {
+			seeds <- seed
+		}
+	}
+	close(seeds)
+	workers.Wait()
+	var ratios []float64
+	var wrong []string
+	pods, placed, cut := 0, 0, 0
+	for _, o := range all {
+		pods, placed = pods+o.pods, placed+o.placed
+		for _, fault := range o.faults {
+			wrong = append(wrong, fmt.Sprintf("seed %d: %s", o.seed, fault))
+		}
+		if !o.best.Exhausted {
+			cut++
+		}
+		switch {
+		case o.best.Placed > o.placed:
+			wrong = append(wrong, fmt.Sprintf("seed %d: %d of %d pods placed, %d can be: %v", o.seed, o.placed, o.pods, o.best.Placed, o.reason))
+		case o.best.Placed < o.placed && o.best.Exhausted:
+			wrong = append(wrong, fmt.Sprintf("seed %d: %d of %d pods placed, brute force places %d", o.seed, o.placed, o.pods, o.best.Placed))
+		case o.best.Placed == o.placed && o.best.Exhausted && o.best.Price > 0 && o.pools == 1:
+			ratios = append(ratios, o.price/o.best.Price)
+		}
+		if *tinySeed >= 0 {
+			t.Logf("%+v", o)
+		}
+	}
+	slices.Sort(ratios)
+	slices.Sort(wrong)
+	t.Logf("%d clusters with %d pods, %d placed; %d not searched to the end; %d faults", len(all), pods, placed, cut, len(wrong))
+	if n := len(ratios); n > 0 {
+		sum, optimal := 0.0, 0
+		for _, r := range ratios {
+			sum += r
+			if r < 1+1e-6 {
+				optimal++
+			}
+		}
+		at := func(q float64) float64 { return ratios[min(int(q*float64(n)), n-1)] }
+		t.Logf("price over the optimum in %d plans: %d (%.1f %%) optimal, mean %.4f, p50 %.3f, p90 %.3f, p95 %.3f, p99 %.3f, max %.3f, min %.3f",
+			n, optimal, 100*float64(optimal)/float64(n), sum/float64(n), at(0.5), at(0.9), at(0.95), at(0.99), ratios[n-1], ratios[0])
+	}
+	require.Empty(t, wrong)
+}
