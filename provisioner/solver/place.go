@@ -47,12 +47,18 @@ func newNodePlace(site *nodeSite, daemons []*corev1.Pod) *nodePlace {
 	return p
 }
 
-// openFor lets well-known keys be undecided on nodes that are not launched yet: a known type decides them.
+// openFor lets well-known keys be undecided on nodes that are not launched yet.
 func openFor(node *cluster.Node) func(string) bool {
-	if _, launched := node.Labels[corev1.LabelInstanceTypeStable]; node.Node == nil && !launched {
+	if undecided(node) {
 		return requirement.IsWellKnown
 	}
 	return nil
+}
+
+// undecided reports whether the node may still get labels: until it is known which type was launched.
+func undecided(node *cluster.Node) bool {
+	_, launched := node.Labels[corev1.LabelInstanceTypeStable]
+	return node.Node == nil && !launched
 }
 
 func (n *nodePlace) passes(f *nodeFilter) bool { return f.passesNode(n.node) }
@@ -137,7 +143,7 @@ func (s *solve) onNode(c *class, w *walk, d domains, whole bool) bool {
 			w.nodes[i] = nil // for this class the node is full for good
 			continue
 		}
-		if whole && times < c.left() || !s.lets(c, d, n, n.node.Node == nil) {
+		if whole && times < c.left() || !s.lets(c, d, n, undecided(n.node)) {
 			continue
 		}
 		pods := c.take(min(s.batchOf(c, n), times))

@@ -272,7 +272,11 @@ func (t *topology) place(c *class, n int, p place) {
 // open, it is the one of the cheapest offering.
 func (t *topology) open(o *openClaim) {
 	for _, g := range t.spreads {
-		if !o.passes(g.filter) {
+		verdict := g.filter.ofShape(o.shape)
+		if verdict == unsure { // then it is as the cheapest offering has it
+			verdict = g.filter.ofShape(o.shape.decided(o.chosen, g.filter.terms))
+		}
+		if verdict == never {
 			continue
 		}
 		domain, ok := o.domain(g.key)

@@ -245,7 +245,7 @@ func keyless(p place, key string) bool {
 		return !defined && !at.pool.offered(key)
 	case *nodePlace:
 		_, defined := at.reqs[key]
-		return !defined && at.node.Node != nil
+		return !defined && !undecided(at.node)
 	}
 	return false
 }

@@ -31,6 +31,17 @@ func Search(p solver.Problem, states int) Best {
 	return s.best
 }
 
+// Extend keeps what the plan places and tries to place the pods that it leaves out, in every order and at
+// every place. Claims are the cheapest machine that they may become, and are charged to limits by the
+// largest.
+func Extend(p solver.Problem, plan solver.Plan, states int) Best {
+	s := &search{world: newWorld(p), seen: map[string]bool{}, states: states}
+	s.best = Best{Exhausted: true, Price: -1}
+	s.adopt(plan)
+	s.visit(0, 0)
+	return s.best
+}
+
 // search walks over states: which pods are where, however they came there.
 type search struct {
 	*world

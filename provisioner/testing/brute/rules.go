@@ -179,7 +179,7 @@ func (w *world) evenBy(c corev1.TopologySpreadConstraint, all []corev1.TopologyS
 		return false
 	}
 	selector := labels.Nothing()
-	if s, err := metav1.LabelSelectorAsSelector(c.LabelSelector); err == nil && c.LabelSelector != nil && !s.Empty() {
+	if s, err := metav1.LabelSelectorAsSelector(withKeys(c, k.pod)); err == nil && c.LabelSelector != nil && !s.Empty() {
 		selector = s
 	}
 	counts := map[string]int{}
@@ -215,6 +215,17 @@ func (w *world) evenBy(c corev1.TopologySpreadConstraint, all []corev1.TopologyS
 		self = 1
 	}
 	return counts[domain]+self-least <= int(c.MaxSkew)
+}
+
+// withKeys adds matchLabelKeys to the selector.
+func withKeys(c corev1.TopologySpreadConstraint, pod *corev1.Pod) *metav1.LabelSelector {
+	s := c.LabelSelector.DeepCopy()
+	for _, key := range c.MatchLabelKeys {
+		if value, ok := pod.Labels[key]; ok && s != nil {
+			s.MatchExpressions = append(s.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}})
+		}
+	}
+	return s
 }
 
 // counted reports whether the node's pods and domain count for the constraint.

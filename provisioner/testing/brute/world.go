@@ -39,9 +39,78 @@ type node struct {
 	daemons []*corev1.Pod // expected, on nodes that are not settled
 	closed  bool
 	machine *machine // nil: it exists
+	claimed *claimed // of a plan; then it has no machine
 	added   []count
 	selects []bool // by kind
 	bears   []bool // its taints, by kind
+}
+
+// claimed is what a claim of a plan takes from its pool's limits.
+type claimed struct {
+	pool string
+	most resources.Vector
+}
+
+// adopt places what the plan places.
+func (w *world) adopt(plan solver.Plan) {
+	put := func(pod *corev1.Pod, n *node) {
+		for _, k := range w.kinds {
+			if i := slices.Index(k.left, pod); i >= 0 {
+				k.left = append(slices.Delete(k.left, i, i+1), pod)
+				k.put(n)
+				return
+			}
+		}
+		panic("the plan has a pod that the problem has not")
+	}
+	for _, placement := range plan.Existing {
+		i := slices.IndexFunc(w.nodes, func(n *node) bool { return n.name == placement.Node.Key() })
+		put(placement.Pod, w.nodes[i])
+	}
+	for i, claim := range plan.Claims {
+		n := w.become(claim)
+		n.name = fmt.Sprintf("claim-%d", i)
+		w.nodes = append(w.nodes, n)
+		for _, pod := range claim.Pods {
+			put(pod, n)
+		}
+	}
+}
+
+// become is the node that the claim's cheapest offering would give.
+func (w *world) become(claim solver.Claim) *node {
+	for _, pool := range w.problem.Pools {
+		if pool.NodePool.Name != claim.Pool {
+			continue
+		}
+		it, most := claim.Types[0], resources.Vector{}
+		for _, t := range claim.Types {
+			most = most.Max(t.Capacity)
+		}
+		labels := it.Requirements.Labels()
+		for key, r := range claim.Requirements {
+			if value, ok := r.Any(0); ok && !requirement.IsWellKnown(key) {
+				labels[key] = value
+			}
+		}
+		maps.Copy(labels, w.labelsOf(pool.NodePool, labels))
+		labels[corev1.LabelTopologyZone], labels[karpv1.LabelCapacityType] = claim.Cheapest.Zone, claim.Cheapest.CapacityType
+		taints := pool.NodePool.Spec.Template.Spec.Taints
+		n := &node{labels: labels, taints: taints, free: amounts(it.Allocatable().ToList()), daemons: w.daemonsFor(labels, taints), claimed: &claimed{claim.Pool, most}}
+		n.reserve()
+		w.judge(n)
+		return n
+	}
+	panic("the plan has a claim of a pool that does not exist")
+}
+
+// labelsOf adds what every node of the pool has.
+func (w *world) labelsOf(pool *karpv1.NodePool, labels map[string]string) map[string]string {
+	maps.Copy(labels, pool.Spec.Template.Labels)
+	labels[karpv1.LabelNodePool] = pool.Name
+	labels["karpenter.k8s.aws/ec2nodeclass"] = "default"
+	labels[karpv1.LabelRegistered], labels[karpv1.LabelInitialized] = "true", "true"
+	return labels
 }
 
 type count struct {
@@ -268,10 +337,7 @@ func (w *world) daemonsFor(labels map[string]string, taints []corev1.Taint) []*c
 func (w *world) sell(pool *karpv1.NodePool, it *catalog.InstanceType, o catalog.Offering) {
 	labels := it.Requirements.Labels()
 	maps.Copy(labels, o.Requirements.Labels())
-	maps.Copy(labels, pool.Spec.Template.Labels)
-	labels[karpv1.LabelNodePool] = pool.Name
-	labels["karpenter.k8s.aws/ec2nodeclass"] = "default"
-	labels[karpv1.LabelRegistered], labels[karpv1.LabelInitialized] = "true", "true"
+	labels = w.labelsOf(pool, labels)
 	choices := []map[string]string{labels}
 	open := map[string]bool{}
 	for _, r := range pool.Spec.Template.Spec.Requirements {
@@ -344,6 +410,9 @@ func (w *world) buyable(m *machine) bool {
 	for _, n := range w.nodes {
 		if n.machine != nil && n.machine.pool == m.pool {
 			used = used.Add(n.machine.it.Capacity).Add(resources.Vector{}.With(karpv1.ResourceNodes, 1))
+		}
+		if n.claimed != nil && n.claimed.pool == m.pool.Name {
+			used = used.Add(n.claimed.most).Add(resources.Vector{}.With(karpv1.ResourceNodes, 1))
 		}
 	}
 	used = used.Add(m.it.Capacity).Add(resources.Vector{}.With(karpv1.ResourceNodes, 1))
