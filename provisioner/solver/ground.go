@@ -184,12 +184,14 @@ func (g *ground) admits(c *class) bitset {
 
 // nodeDomains returns the values of the key on the nodes that let the class in, sorted.
 func (g *ground) nodeDomains(c *class, key string) []string {
-	id := c.demandKey() + "\x01" + key
+	keys := c.spreadKeys()
+	id := c.demandKey() + "\x01" + key + "\x01" + strings.Join(keys, "\x00")
 	list, known := g.known[id]
 	if !known {
 		set := map[string]bool{}
 		for i := range g.admits(c).all() {
-			if domain, ok := g.nodes[i].domain(key); ok {
+			n := g.nodes[i]
+			if domain, ok := n.domain(key); ok && !slices.ContainsFunc(keys, func(k string) bool { return keyless(n, k) }) {
 				set[domain] = true
 			}
 		}

@@ -76,6 +76,9 @@ func (s *solve) bestOption(c *class, w *walk, p *pool, d domains) (*option, stri
 		variants = append(variants, s.inDomains(sh, d)...)
 	}
 	variants = slices.DeleteFunc(variants, func(v *shape) bool { return !s.lets(c, d, shapePlace{v, newHost}, true) && !s.undecided(c, v) })
+	if s.ordered(c) && len(variants) > 1 {
+		variants = s.cheapestFirst(c, variants)
+	}
 	memo := s.memoKey(c, p, variants)
 	if known := w.memo[memo]; known != nil && len(p.over(known.cand.it.Capacity)) == 0 && s.lets(c, d, shapePlace{known.shape, newHost}, true) {
 		return known, ""
@@ -96,6 +99,36 @@ func (s *solve) bestOption(c *class, w *walk, p *pool, d domains) (*option, stri
 	}
 	w.memo[memo] = best
 	return best, ""
+}
+
+// cheapestFirst orders the variants by the counts of the spreads, and by price where those are equal.
+func (s *solve) cheapestFirst(c *class, variants []*shape) []*shape {
+	type ranked struct {
+		shape *shape
+		count int
+		price float64
+	}
+	list := make([]ranked, len(variants))
+	for i, v := range variants {
+		list[i] = ranked{shape: v, price: math.Inf(1)}
+		for _, r := range c.rules {
+			if domain, ok := v.domain(r.group.key); ok && r.kind == spreadRule {
+				list[i].count += r.group.counts[domain]
+			}
+		}
+		for _, p := range v.byPrice() {
+			if c.requests.Fits(p.c.free) {
+				list[i].price = p.offer.Price
+				break
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b ranked) int { return cmp.Or(cmp.Compare(a.count, b.count), cmp.Compare(a.price, b.price)) })
+	out := make([]*shape, len(list))
+	for i := range list {
+		out[i] = list[i].shape
+	}
+	return out
 }
 
 // undecided reports whether the shape leaves open a key that the candidate's cheapest offering decides.

@@ -234,7 +234,7 @@ func (t *topology) linkRepulsions(c *class) {
 		if key != corev1.LabelHostname && !slices.Contains(c.keys, key) {
 			c.keys = append(c.keys, key)
 		}
-		if !requirement.IsWellKnown(key) && !slices.Contains(t.custom, key) {
+		if key != hostKey && !requirement.IsWellKnown(key) && !slices.Contains(t.custom, key) {
 			t.custom = append(t.custom, key)
 		}
 	}

@@ -104,8 +104,12 @@ func (s *solve) eligible(c *class, w *walk, key string) []string {
 	for _, domain := range s.nodeDomains(c, key) {
 		set[domain] = true
 	}
+	keys := c.spreadKeys()
 	for _, p := range s.pools {
 		for _, sh := range s.shapesOf(c, p) {
+			if slices.ContainsFunc(keys, func(k string) bool { return keyless(shapePlace{sh, newHost}, k) }) {
+				continue
+			}
 			addDomains(set, c, sh, key)
 		}
 	}
@@ -235,6 +239,17 @@ func (s *solve) lets(c *class, d domains, p place, open bool) bool {
 		}
 	}
 	return !s.hostClosed(c, p)
+}
+
+// spreadKeys are the keys that a node must have for the pods of the class to go there and to count there.
+func (c *class) spreadKeys() []string {
+	var keys []string
+	for _, r := range c.rules {
+		if r.kind == spreadRule && r.group.key != hostKey {
+			keys = append(keys, r.group.key)
+		}
+	}
+	return keys
 }
 
 // keyless reports whether nodes of this place will never have the key.

@@ -19,6 +19,8 @@ type Best struct {
 	Price  float64
 	// Exhausted says that everything was tried; else the outcome is only what was found in time.
 	Exhausted bool
+	// Complete says that no pod is left out which would have a place if it were alone.
+	Complete bool
 	// Where says for each pod that is placed where, for messages.
 	Where map[string]string
 }
@@ -28,6 +30,7 @@ func Search(p solver.Problem, states int) Best {
 	s := &search{world: newWorld(p), seen: map[string]bool{}, states: states}
 	s.best = Best{Exhausted: true, Price: -1}
 	s.visit(0, 0)
+	s.best.Complete = s.best.Placed == s.hope(0)
 	return s.best
 }
 
@@ -54,12 +57,7 @@ func (s *search) visit(placed int, price float64) {
 	if placed > s.best.Placed || placed == s.best.Placed && (s.best.Price < 0 || price < s.best.Price-1e-9) {
 		s.best.Placed, s.best.Price, s.best.Where = placed, price, s.where()
 	}
-	hope := placed
-	for _, k := range s.kinds {
-		if k.hopeful {
-			hope += len(k.left)
-		}
-	}
+	hope := s.hope(placed)
 	if hope < s.best.Placed || hope == s.best.Placed && price >= s.best.Price-1e-9 {
 		return // whatever follows places no more and costs no less
 	}
@@ -106,6 +104,16 @@ func (s *search) visit(placed int, price float64) {
 	if s.free {
 		s.skip(placed, price)
 	}
+}
+
+// hope is how many pods there may be at the end.
+func (s *search) hope(placed int) int {
+	for _, k := range s.kinds {
+		if k.hopeful {
+			placed += len(k.left)
+		}
+	}
+	return placed
 }
 
 // skip goes on without the pods of the first kind that is left.
