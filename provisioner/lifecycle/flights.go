@@ -20,6 +20,7 @@ type flights struct {
 	wg    sync.WaitGroup
 
 	mu       sync.Mutex
+	grounded bool // nothing takes off any more
 	flying   map[types.UID]struct{}
 	landed   map[types.UID]landing
 	expected map[string]time.Time // claims that somebody is writing and will start, by name; until when
@@ -43,12 +44,16 @@ func newFlights(clock clock.PassiveClock) *flights {
 	}
 }
 
-// takeOff notes that the group is being launched; false when a member is already, or has an instance.
+// takeOff notes that the group is being launched; false when a member is already, or has an instance, or
+// when the controller has stopped.
 func (f *flights) takeOff(group cloud.Group) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, claim := range group.Claims {
 		delete(f.expected, claim.Name)
+	}
+	if f.grounded {
+		return false
 	}
 	for _, claim := range group.Claims {
 		if _, ok := f.flying[claim.UID]; ok {
@@ -141,4 +146,11 @@ func (f *flights) forget(uid types.UID) {
 	delete(f.landed, uid)
 }
 
-func (f *flights) wait() { f.wg.Wait() }
+// wait returns when all have landed. Nothing takes off from now on:
+// whoever plans may not have stopped yet.
+func (f *flights) wait() {
+	f.mu.Lock()
+	f.grounded = true
+	f.mu.Unlock()
+	f.wg.Wait()
+}

@@ -1,12 +1,15 @@
 package lifecycle
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/cloud"
@@ -124,4 +127,18 @@ func TestIsProtected(t *testing.T) {
 			require.Equal(t, tc.want, isProtected(pod, now))
 		})
 	}
+}
+
+// The planner may start a group while the controller stops: that launch would outlive it.
+func TestNothingTakesOffAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	f := newFlights(clock.RealClock{})
+	group := func(uid types.UID) cloud.Group {
+		return cloud.Group{Claims: []*karpv1.NodeClaim{{ObjectMeta: metav1.ObjectMeta{UID: uid}}}}
+	}
+	first := group("a")
+	require.True(t, f.takeOff(first))
+	f.land(first, []cloud.Created{{Err: errors.New("no capacity")}})
+	f.wait()
+	require.False(t, f.takeOff(group("b")))
 }
