@@ -32,3 +32,4 @@ record() {
 
 record random-clusters "Random clusters: algebra, filters and checker" ./provisioner/testing/agree TestRandomClusters -clusters 10000
 record brute-force "Tiny clusters: nothing left pending, and price over the optimum" ./provisioner/testing/brute TestNothingLeftPending -tiny 10000
+record planned-and-bound "Random clusters: planned pods and where they are bound" ./cmd/berth-local TestPlannedPodsAreBoundWhereTheyWerePlanned -bound-clusters 300
