@@ -69,7 +69,7 @@ fuzz: ## Run every fuzz target for FUZZTIME.
 	hack/fuzz.sh $(FUZZTIME)
 
 .PHONY: long
-long: ## Plan 10,000 random clusters and write the figures to hack/results.
+long: ## Run the long random tests (hours) and write their figures to hack/results.
 	hack/long.sh
 
 .PHONY: cases

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Runs the long random tests and writes date, commit, command and figures of each to hack/results.
+# BOUND_CLUSTERS sets how many clusters the last one takes, some 15 s each.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p hack/results
@@ -32,4 +33,4 @@ record() {
 
 record random-clusters "Random clusters: algebra, filters and checker" ./provisioner/testing/agree TestRandomClusters -clusters 10000
 record brute-force "Tiny clusters: nothing left pending, and price over the optimum" ./provisioner/testing/brute TestNothingLeftPending -tiny 10000
-record planned-and-bound "Random clusters: planned pods and where they are bound" ./cmd/berth-local TestPlannedPodsAreBoundWhereTheyWerePlanned -bound-clusters 300
+record planned-and-bound "Random clusters: planned pods and where they are bound" ./cmd/berth-local TestPlannedPodsAreBoundWhereTheyWerePlanned -bound-clusters "${BOUND_CLUSTERS:-300}"

@@ -161,7 +161,7 @@ func (d *differential) look() (settled bool) {
 // settle waits until nothing has changed for a while.
 func (d *differential) settle() {
 	const calm = 2500 * time.Millisecond
-	deadline, since, before := time.Now().Add(40*time.Second), time.Now(), ""
+	deadline, since, before := time.Now().Add(25*time.Second), time.Now(), ""
 	for time.Now().Before(deadline) {
 		settled := d.look()
 		n := 0
