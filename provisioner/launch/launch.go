@@ -113,6 +113,11 @@ type draft struct {
 // Apply carries out the plan's claims. Parts that do not hold any more are left out and their pods are
 // told; a failure of one claim does not touch the others. The error joins what failed.
 func (l *Launcher) Apply(ctx context.Context, plan solver.Plan) error {
+	return l.ApplyFor(ctx, plan, "provisioned")
+}
+
+// ApplyFor is Apply for claims that replace others; reason says why, in lower case, for the metric.
+func (l *Launcher) ApplyFor(ctx context.Context, plan solver.Plan, reason string) error {
 	drafts := l.verify(ctx, plan.Claims)
 	groups := l.group(drafts)
 	l.deps.Starter.Expect(namesOf(drafts))
@@ -134,7 +139,7 @@ func (l *Launcher) Apply(ctx context.Context, plan solver.Plan) error {
 				// Without the new membership on record the claims launch one by one from their own reconciles.
 			}
 		}
-		l.start(ctx, created)
+		l.start(ctx, created, reason)
 	}
 	return errors.Join(errs...)
 }
@@ -303,7 +308,7 @@ func (l *Launcher) regroup(ctx context.Context, members []*draft) error {
 }
 
 // start promises the claims to their pods and hands the group on.
-func (l *Launcher) start(ctx context.Context, members []*draft) {
+func (l *Launcher) start(ctx context.Context, members []*draft, reason string) {
 	now := l.deps.Clock.Now()
 	group := cloud.Group{}
 	for _, d := range members {
@@ -312,7 +317,7 @@ func (l *Launcher) start(ctx context.Context, members []*draft) {
 			l.deps.Promises.Promise(pod, d.claim.Name, "", now.Add(l.options.PromiseDeadline), now)
 			l.deps.Events.Nominated(pod, d.claim.Name, "")
 		}
-		l.metrics.created.WithLabelValues("provisioned", d.claim.Labels[karpv1.LabelNodePool], d.claim.Annotations[karpv1.AnnotationMinValuesRelaxed]).Inc()
+		l.metrics.created.WithLabelValues(reason, d.claim.Labels[karpv1.LabelNodePool], d.claim.Annotations[karpv1.AnnotationMinValuesRelaxed]).Inc()
 		klog.FromContext(ctx).V(2).Info("Created NodeClaim", "nodeClaim", klog.KObj(d.claim),
 			"nodePool", d.claim.Labels[karpv1.LabelNodePool], "pods", len(d.pods))
 		group.Claims = append(group.Claims, d.claim)
