@@ -20,6 +20,7 @@ import (
 
 	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
+	"github.com/berth-dev/berth/provisioner/catalog"
 	"github.com/berth-dev/berth/provisioner/cluster"
 	"github.com/berth-dev/berth/provisioner/events"
 	"github.com/berth-dev/berth/provisioner/generated/clientset/versioned"
@@ -42,7 +43,7 @@ type Hider interface {
 	Unhide(node string)
 }
 
-// Deps of a Controller; all are required but Price.
+// Deps of a Controller; all are required but Price, Planner and Drifts.
 type Deps struct {
 	Kube      kubernetes.Interface
 	Karpenter versioned.Interface
@@ -55,6 +56,11 @@ type Deps struct {
 	Registry  prometheus.Registerer
 	// Price is the node's hourly price in USD, 0 when it is not known. Dear nodes go first.
 	Price func(node *cluster.Node) float64
+	// Planner finds places for the pods of nodes that are to go. Without it only empty and expired nodes
+	// are removed.
+	Planner Planner
+	// Drifts tells what the provider knows about drift; may be nil.
+	Drifts Drifts
 }
 
 // Options of a Controller. The zero value is valid.
@@ -71,6 +77,13 @@ type Options struct {
 	// hidden first, pods on their way refuse that, and the last check asks the API server and not a
 	// cache. Waiting would only keep an empty node.
 	ValidationDelay time.Duration
+	// ConsolidationInterval is how often the fleet is searched for something to consolidate; default 5 s.
+	// ConsolidationTime is how long one search may take; default 2 s.
+	ConsolidationInterval, ConsolidationTime time.Duration
+	// NodeCost is what each node costs beside its instance, USD per hour.
+	NodeCost float64
+	// SpotToSpot allows spot nodes to be replaced by cheaper spot nodes (gate SpotToSpotConsolidation).
+	SpotToSpot bool
 }
 
 func (o Options) withDefaults() Options {
@@ -82,6 +95,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.ReportInterval <= 0 {
 		o.ReportInterval = 10 * time.Second
+	}
+	if o.ConsolidationInterval <= 0 {
+		o.ConsolidationInterval = 5 * time.Second
+	}
+	if o.ConsolidationTime <= 0 {
+		o.ConsolidationTime = 2 * time.Second
 	}
 	return o
 }
@@ -99,6 +118,14 @@ type Controller struct {
 	reported time.Time            // when the last full report was made
 	chosen   map[string]time.Time // nodes by since when they could go, for ValidationDelay
 
+	exchanges         []*exchange
+	lastConsolidation lastLook
+	drifts            map[types.UID]providerSays         // by claim
+	pauses            map[string]pause                   // by pool
+	offered           map[string][]*catalog.InstanceType // what each pool could buy at offeredAt
+	offeredAt         time.Time
+	expired           map[types.UID]bool // claims that were deleted for their age, until they are gone
+
 	mu       sync.Mutex
 	commands map[string]types.UID    // hidden nodes by name, with the claim that is being removed
 	resting  map[types.UID]time.Time // claims whose removal did not work out, until when they are left alone
@@ -113,6 +140,7 @@ func New(deps Deps, options Options) (*Controller, error) {
 		Deps: deps, options: options.withDefaults(), metrics: m, pools: pools.Lister(), pdbs: pdbs.Lister(),
 		synced: []cache.InformerSynced{pools.Informer().HasSynced, pdbs.Informer().HasSynced, deps.State.Synced},
 		chosen: map[string]time.Time{}, commands: map[string]types.UID{}, resting: map[types.UID]time.Time{},
+		drifts: map[types.UID]providerSays{}, pauses: map[string]pause{}, offered: map[string][]*catalog.InstanceType{}, expired: map[types.UID]bool{},
 	}, err
 }
 
@@ -148,8 +176,13 @@ func (c *Controller) round(ctx context.Context) {
 		c.reported = now
 		c.report(ctx, v)
 	}
+	c.advance(ctx, v.snapshot)
 	c.removeEmpty(ctx, v)
+	c.expire(ctx, v)
+	c.replaceDrifted(ctx, v)
+	c.consolidate(ctx, v)
 	c.markConsolidatable(ctx, v)
+	c.markDrift(ctx, v)
 }
 
 // view is what one round sees.
@@ -160,8 +193,10 @@ type view struct {
 	pools    map[string]*karpv1.NodePool
 }
 
-func (c *Controller) view(now time.Time) (*view, error) {
-	v := &view{now: now, snapshot: c.State.Snapshot(), pools: map[string]*karpv1.NodePool{}}
+func (c *Controller) view(now time.Time) (*view, error) { return c.viewOf(c.State.Snapshot(), now) }
+
+func (c *Controller) viewOf(snapshot *cluster.Snapshot, now time.Time) (*view, error) {
+	v := &view{now: now, snapshot: snapshot, pools: map[string]*karpv1.NodePool{}}
 	pools, err := c.pools.List(labels.Everything())
 	if err != nil {
 		return nil, err

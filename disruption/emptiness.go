@@ -71,15 +71,10 @@ func (c *Controller) choose(ctx context.Context, v *view) []*cluster.Node {
 		price = c.Price
 	}
 	slices.SortStableFunc(empty, func(a, b *cluster.Node) int { return cmp.Compare(price(b), price(a)) }) // all cost the same to move
-	counts, left := c.counts(v.nodes), map[string]int{}
+	left := c.budgetsLeft(v, karpv1.DisruptionReasonEmpty)
 	return slices.DeleteFunc(empty, func(node *cluster.Node) bool {
-		remaining, known := left[node.Pool]
-		if !known {
-			allowed, _ := budget.Allowed(v.pools[node.Pool].Spec.Disruption.Budgets, karpv1.DisruptionReasonEmpty, counts[node.Pool].Total, v.now)
-			remaining = budget.Remaining(allowed, counts[node.Pool]) // faults are logged by report
-		}
-		left[node.Pool] = max(remaining-1, 0)
-		return remaining == 0
+		left[node.Pool]--
+		return left[node.Pool] < 0
 	})
 }
 
@@ -112,6 +107,17 @@ func (c *Controller) counts(nodes []*cluster.Node) map[string]budget.Counts {
 		}
 	}
 	return budget.Count(seen)
+}
+
+// budgetsLeft says how many more nodes of each pool may go now for the reason. Faulty budgets let none
+// go; report logs them.
+func (c *Controller) budgetsLeft(v *view, reason karpv1.DisruptionReason) map[string]int {
+	counts, left := c.counts(v.nodes), make(map[string]int, len(v.pools))
+	for name, pool := range v.pools {
+		allowed, _ := budget.Allowed(pool.Spec.Disruption.Budgets, reason, counts[name].Total, v.now)
+		left[name] = budget.Remaining(allowed, counts[name])
+	}
+	return left
 }
 
 // waited keeps the nodes that could have gone for the validation delay without a break.

@@ -107,6 +107,8 @@ type world struct {
 	hider    *hider
 	seen     []string // events
 	options  disruption.Options
+	planner  *planner
+	drifts   disruption.Drifts
 }
 
 func newWorld(objects ...runtime.Object) *world {
@@ -135,11 +137,16 @@ func (w *world) start(t *testing.T) (stop func()) {
 	})
 	require.NoError(t, err)
 	w.hider.model = model
-	controller, err := disruption.New(disruption.Deps{
+	deps := disruption.Deps{
 		Kube: w.kube, Karpenter: w.ours, Core: core, Ours: ours, State: model, Hider: w.hider,
 		Events: events.NewRecorder(w.sink, w.clock), Clock: w.clock, Registry: w.registry,
-		Price: func(n *cluster.Node) float64 { return float64(len(n.Name)) },
-	}, w.options)
+		Price: func(n *cluster.Node) float64 { return float64(len(n.Name)) }, Drifts: w.drifts,
+	}
+	if w.planner != nil {
+		w.planner.model = model
+		deps.Planner = w.planner
+	}
+	controller, err := disruption.New(deps, w.options)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	core.StartWithContext(ctx)

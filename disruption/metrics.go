@@ -13,10 +13,13 @@ import (
 )
 
 type metrics struct {
-	decisions *prometheus.CounterVec // decision, reason, consolidation_type
-	disrupted *prometheus.CounterVec // shared with lifecycle
-	allowed   *prometheus.GaugeVec   // nodepool, reason
-	consuming *prometheus.GaugeVec   // nodepool, reason
+	decisions *prometheus.CounterVec   // decision, reason, consolidation_type
+	disrupted *prometheus.CounterVec   // shared with lifecycle
+	allowed   *prometheus.GaugeVec     // nodepool, reason
+	consuming *prometheus.GaugeVec     // nodepool, reason
+	rejected  *prometheus.CounterVec   // consolidation_type
+	failed    *prometheus.CounterVec   // decision, reason, consolidation_type
+	searched  *prometheus.HistogramVec // reason, consolidation_type
 
 	pools map[string]struct{} // that have gauges
 }
@@ -36,10 +39,22 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		}, []string{"reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"}),
 		allowed:   gauge("allowed_disruptions", "Nodes that the pool's budgets let be disrupted at once, those that are already included."),
 		consuming: gauge("nodes_consuming_budgets", "Nodes of the pool that are not ready or on their way out."),
-		pools:     map[string]struct{}{},
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "karpenter", Subsystem: "voluntary_disruption", Name: "failed_validations_total",
+			Help: "Decisions that were dropped when they were looked at again.",
+		}, []string{"consolidation_type"}),
+		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "karpenter", Subsystem: "voluntary_disruption", Name: "queue_failures_total",
+			Help: "Replacements that did not come, so that their nodes were given back.",
+		}, []string{"decision", "reason", "consolidation_type"}),
+		searched: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "karpenter", Subsystem: "voluntary_disruption", Name: "decision_evaluation_duration_seconds",
+			Help: "How long one look for nodes to disrupt took.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
+		}, []string{"reason", "consolidation_type"}),
+		pools: map[string]struct{}{},
 	}
 	var errs []error
-	for _, collector := range []prometheus.Collector{m.decisions, m.allowed, m.consuming} {
+	for _, collector := range []prometheus.Collector{m.decisions, m.allowed, m.consuming, m.rejected, m.failed, m.searched} {
 		errs = append(errs, registry.Register(collector))
 	}
 	err := registry.Register(m.disrupted)

@@ -58,8 +58,8 @@ func (c *Controller) report(ctx context.Context, v *view) {
 		} {
 			allowed, err := budget.Allowed(pool.Spec.Disruption.Budgets, reason, counts[name].Total, v.now)
 			c.metrics.setBudget(name, reason, allowed, counts[name].Disrupting)
-			if reason != karpv1.DisruptionReasonEmpty {
-				continue // nothing is disrupted for it yet, so nothing is blocked
+			if reason != karpv1.DisruptionReasonEmpty && c.Planner == nil {
+				continue // nothing is disrupted for it, so nothing is blocked
 			}
 			if err != nil {
 				klog.FromContext(ctx).Error(err, "Disruption budget cannot be read, the pool's nodes are kept", "nodePool", klog.KObj(pool))

@@ -9,22 +9,24 @@ import (
 
 // Reasons of events; the comment gives type and object. They are stable: people alert on them.
 const (
-	ReasonNominated                = "Nominated"                      // Normal, Pod
-	ReasonFailedScheduling         = "FailedScheduling"               // Warning, Pod
-	ReasonInsufficientCapacity     = "InsufficientCapacityError"      // Warning, NodeClaim
-	ReasonNodeClassNotReady        = "NodeClassNotReady"              // Warning, NodeClaim
-	ReasonLaunchFailed             = "LaunchFailed"                   // Warning, NodeClaim
-	ReasonUnregisteredTaintMissing = "UnregisteredTaintMissing"       // Warning, NodeClaim
-	ReasonFinalized                = "Finalized"                      // Normal, NodeClaim, NodePool, Node
-	ReasonFailedDraining           = "FailedDraining"                 // Warning, Node and NodeClaim
-	ReasonDisrupted                = "Disrupted"                      // Normal, Pod
-	ReasonAwaitingVolumeDetachment = "AwaitingVolumeDetachment"       // Normal, Node
-	ReasonEvicted                  = "Evicted"                        // Normal, Pod
-	ReasonDisruptionBlocked        = "DisruptionBlocked"              // Normal, Node, NodeClaim and NodePool
-	ReasonDisruptionTerminating    = "DisruptionTerminating"          // Normal, Node and NodeClaim
-	ReasonUnconsolidatable         = "Unconsolidatable"               // Normal, Node and NodeClaim
-	ReasonLaunchBraked             = "LaunchBraked"                   // Warning, NodePool
-	ReasonTerminationGraceExpiring = "TerminationGracePeriodExpiring" // Warning, NodeClaim
+	ReasonNominated                  = "Nominated"                      // Normal, Pod
+	ReasonFailedScheduling           = "FailedScheduling"               // Warning, Pod
+	ReasonInsufficientCapacity       = "InsufficientCapacityError"      // Warning, NodeClaim
+	ReasonNodeClassNotReady          = "NodeClassNotReady"              // Warning, NodeClaim
+	ReasonLaunchFailed               = "LaunchFailed"                   // Warning, NodeClaim
+	ReasonUnregisteredTaintMissing   = "UnregisteredTaintMissing"       // Warning, NodeClaim
+	ReasonFinalized                  = "Finalized"                      // Normal, NodeClaim, NodePool, Node
+	ReasonFailedDraining             = "FailedDraining"                 // Warning, Node and NodeClaim
+	ReasonDisrupted                  = "Disrupted"                      // Normal, Pod
+	ReasonAwaitingVolumeDetachment   = "AwaitingVolumeDetachment"       // Normal, Node
+	ReasonEvicted                    = "Evicted"                        // Normal, Pod
+	ReasonDisruptionBlocked          = "DisruptionBlocked"              // Normal, Node, NodeClaim and NodePool
+	ReasonDisruptionTerminating      = "DisruptionTerminating"          // Normal, Node and NodeClaim
+	ReasonUnconsolidatable           = "Unconsolidatable"               // Normal, Node and NodeClaim
+	ReasonDisruptionWaitingReadiness = "DisruptionWaitingReadiness"     // Normal, NodeClaim
+	ReasonConsolidationRejected      = "ConsolidationRejected"          // Normal, Node and NodeClaim
+	ReasonLaunchBraked               = "LaunchBraked"                   // Warning, NodePool
+	ReasonTerminationGraceExpiring   = "TerminationGracePeriodExpiring" // Warning, NodeClaim
 )
 
 // Nominated says where the pod will run: on a claim, a node, or a claim whose node is known.
@@ -108,6 +110,16 @@ func (r *Recorder) DisruptionTerminating(object Object, reason string) {
 // Unconsolidatable says why the node cannot be consolidated.
 func (r *Recorder) Unconsolidatable(object Object, why string) {
 	r.normal(object, ReasonUnconsolidatable, 15*time.Minute, "%s", why)
+}
+
+// DisruptionWaiting says that a node waits for this claim to become ready before it goes.
+func (r *Recorder) DisruptionWaiting(claim Object) {
+	r.normal(claim, ReasonDisruptionWaitingReadiness, defaultDedupe, "Waiting for readiness to continue disruption")
+}
+
+// ConsolidationRejected says why a consolidation that looked good was not carried out.
+func (r *Recorder) ConsolidationRejected(object Object, why string) {
+	r.normal(object, ReasonConsolidationRejected, defaultDedupe, "Consolidation rejected, reason: %s", why)
 }
 
 // LaunchBraked says that a safety brake holds launches back.

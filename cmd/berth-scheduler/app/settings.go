@@ -3,12 +3,14 @@ package app
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/plugins/config"
 )
@@ -29,6 +31,36 @@ type Settings struct {
 	InterruptionQueue                   string
 	IsolatedVPC, EKSControlPlane        bool
 	preferencePolicyText, minValuesText string
+	// Gates are Karpenter's feature gates, by name; those that are not set have their defaults.
+	Gates map[string]bool
+}
+
+// gateDefaults are Karpenter's feature gates with what holds when FEATURE_GATES does not name them.
+var gateDefaults = map[string]bool{
+	"SpotToSpotConsolidation": false, "NodeRepair": false, "NodeOverlay": false, "StaticCapacity": false,
+	"CapacityBuffer": false, "ReservedCapacity": true, "DynamicResources": false,
+}
+
+// parseGates reads the form "Name=true,Other=false". Names that nobody knows are returned apart: they may
+// be of another version.
+func parseGates(text string) (gates map[string]bool, unknown []string, err error) {
+	gates = maps.Clone(gateDefaults)
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		name, value, _ := strings.Cut(part, "=")
+		on, parseErr := strconv.ParseBool(value)
+		if parseErr != nil {
+			return gates, unknown, fmt.Errorf("environment variable FEATURE_GATES has %q: use a list like SpotToSpotConsolidation=true,NodeRepair=false", part)
+		}
+		if _, known := gateDefaults[name]; !known {
+			unknown = append(unknown, name)
+			continue
+		}
+		gates[name] = on
+	}
+	return gates, unknown, nil
 }
 
 // addFlags registers the flags. Their defaults are what the environment says.
@@ -69,7 +101,14 @@ func settingsFromEnv(lookup func(string) (string, bool)) (*Settings, error) {
 	text("POD_NAMESPACE", &s.LeaseNamespace)
 	text("LEADER_ELECTION_NAMESPACE", &s.LeaseNamespace)
 	text("INTERRUPTION_QUEUE", &s.InterruptionQueue)
-	errs = append(errs,
+	gates, _ := lookup("FEATURE_GATES")
+	var unknown []string
+	var err error
+	s.Gates, unknown, err = parseGates(gates)
+	for _, name := range unknown {
+		klog.Background().Info("FEATURE_GATES names a gate that does not exist, it is ignored", "gate", name)
+	}
+	errs = append(errs, err,
 		parse(lookup, "BATCH_IDLE_DURATION", time.ParseDuration, &s.BatchIdleDuration, "100ms"),
 		parse(lookup, "BATCH_MAX_DURATION", time.ParseDuration, &s.BatchMaxDuration, "1s"),
 		parse(lookup, "NODE_CAP", strconv.Atoi, &s.NodeCap, "1000"),

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -47,6 +48,10 @@ func TestSettingsComeFromFlagsThenEnvironmentThenArguments(t *testing.T) {
 			env:  map[string]string{"POD_NAMESPACE": "berth"},
 			want: func(s *Settings) { s.LeaseNamespace = "berth" },
 		},
+		"gates, and those that nobody knows": {
+			env:  map[string]string{"FEATURE_GATES": "SpotToSpotConsolidation=true, FromTheFuture=true"},
+			want: func(s *Settings) { s.Gates["SpotToSpotConsolidation"] = true },
+		},
 		"unless it is named": {
 			env:  map[string]string{"POD_NAMESPACE": "berth", "LEADER_ELECTION_NAMESPACE": "karpenter", "LEADER_ELECTION_NAME": "x"},
 			want: func(s *Settings) { s.LeaseNamespace, s.LeaseName = "karpenter", "x" },
@@ -65,6 +70,7 @@ func TestSettingsComeFromFlagsThenEnvironmentThenArguments(t *testing.T) {
 				BatchIdleDuration: 100 * time.Millisecond, BatchMaxDuration: time.Second, NodeCost: 0.005,
 				PreferencePolicy: config.PreferenceGuide, MinValuesPolicy: config.MinValuesStrict,
 				LeaseName: "karpenter-leader-election", LeaseNamespace: "kube-system", VMMemoryOverheadPercent: 0.075,
+				Gates: maps.Clone(gateDefaults),
 			}
 			tc.want(want)
 			require.Equal(t, want, s)
@@ -74,7 +80,8 @@ func TestSettingsComeFromFlagsThenEnvironmentThenArguments(t *testing.T) {
 
 func TestWrongEnvironmentNamesVariableValueAndFix(t *testing.T) {
 	t.Parallel()
-	_, err := settingsFromEnv(fromEnv(map[string]string{"NODE_CAP": "many", "ISOLATED_VPC": "yes"}))
+	_, err := settingsFromEnv(fromEnv(map[string]string{"NODE_CAP": "many", "ISOLATED_VPC": "yes", "FEATURE_GATES": "NodeRepair=perhaps"}))
+	require.ErrorContains(t, err, `environment variable FEATURE_GATES has "NodeRepair=perhaps"`)
 	require.ErrorContains(t, err, `environment variable NODE_CAP has the value "many"`)
 	require.ErrorContains(t, err, "use a value like 1000")
 	require.ErrorContains(t, err, `environment variable ISOLATED_VPC has the value "yes": neither true nor false`)

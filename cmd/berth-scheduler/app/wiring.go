@@ -107,7 +107,8 @@ func (b *buyer) Run(ctx context.Context) error {
 	remover, err := disruption.New(disruption.Deps{
 		Kube: b.in.Client, Karpenter: b.client, Core: b.in.Informers, Ours: ours, State: facade.State(),
 		Hider: hider{b.in.Hidden, facade.State(), facade.WorldChanged}, Events: recorder, Clock: real, Registry: registry, Price: facade.Price,
-	}, disruption.Options{})
+		Planner: planner{facade}, Drifts: provider,
+	}, disruption.Options{NodeCost: b.in.Settings.NodeCost, SpotToSpot: b.in.Settings.Gates["SpotToSpotConsolidation"]})
 	if err != nil {
 		return fmt.Errorf("make disruption controller: %w", err)
 	}
@@ -154,6 +155,11 @@ func (b *buyer) recorder(ctx context.Context) (*events.Recorder, record.EventRec
 	sink := broadcaster.NewRecorder(kinds, corev1.EventSource{Component: events.Component})
 	return events.NewRecorder(sink, clock.RealClock{}), sink, broadcaster.Shutdown
 }
+
+// planner is the facade as disruption sees it.
+type planner struct{ *provisioner.Provisioner }
+
+func (p planner) World(ctx context.Context) disruption.World { return p.Provisioner.World(ctx) }
 
 // hider keeps a node out of scheduling first, where a pod may be on its way, and then out of planning.
 type hider struct {
