@@ -32,15 +32,24 @@ func Bound(p Problem, plan Plan) float64 {
 	}
 	b := newRelaxation(newGround(p))
 	best := b.value()
-	for step := range boundSteps {
-		b.improve(1/math.Sqrt(float64(step+1)), step < boundSteps/2)
+	steps := b.steps()
+	for step := range steps {
+		b.improve(1/math.Sqrt(float64(step+1)), step < steps/2)
 		best = max(best, b.value())
 	}
 	return best
 }
 
-// boundSteps is how often the weights are improved: first all types alike, then each by itself.
-const boundSteps = 60
+// steps is how often the weights are improved: first all types alike, then each by itself. Large problems
+// are improved less often, so that the bound takes no longer than the plan.
+func (b *relaxation) steps() int {
+	const most, least, work = 60, 6, 30_000_000
+	pairs := 1
+	for _, c := range b.classes {
+		pairs += len(c.places)
+	}
+	return min(max(work/pairs, least), most)
+}
 
 // relaxation is the dual problem in plain numbers.
 type relaxation struct {
