@@ -69,6 +69,7 @@ type Provider struct {
 	launcher  *fleet.Launcher
 	nodes     *nodeclass.Controller
 	tagger    *tagger
+	stock     *types.Unavailable
 
 	mu      sync.Mutex
 	started time.Time                     // of Run; zero before
@@ -95,6 +96,7 @@ func New(cfg Config) (*Provider, error) {
 	priceConfig := cfg.AWS.Copy()
 	priceConfig.Region = pricing.APIRegion(cfg.Region)
 	stock := types.NewUnavailable(cfg.Clock)
+	p.stock = stock
 	subnets := network.NewSubnets(ec2Client, cfg.Clock, cfg.SubnetInterval)
 	cluster := eks.New(awseks.NewFromConfig(cfg.AWS), cfg.ClusterName)
 	p.prices = pricing.New(awspricing.NewFromConfig(priceConfig), ec2Client, cfg.Clock, pricing.Options{Region: cfg.Region, Isolated: cfg.IsolatedVPC})
@@ -356,3 +358,9 @@ func (p *Provider) Ready() error {
 }
 
 func logger(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
+
+// MarkOffering notes that EC2 took an instance of the type back, so that it is not bought again there at
+// once.
+func (p *Provider) MarkOffering(capacityType, instanceType, zone string) {
+	p.stock.MarkOffering(capacityType, instanceType, zone)
+}

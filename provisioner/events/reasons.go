@@ -147,3 +147,13 @@ func (r *Recorder) Disrupted(pod *corev1.Pod, graceSeconds int64) {
 func (r *Recorder) AwaitingVolumeDetachment(node Object, volumes string) {
 	r.normal(node, ReasonAwaitingVolumeDetachment, defaultDedupe, "Awaiting deletion of bound volumeattachments (%s)", volumes)
 }
+
+// Interruption tells what the cloud announced about the object's instance; reason is one of those that
+// dashboards know.
+func (r *Recorder) Interruption(object Object, eventType, reason, text string) {
+	if eventType == corev1.EventTypeWarning {
+		r.warn(object, reason, defaultDedupe, "%s", text)
+		return
+	}
+	r.normal(object, reason, defaultDedupe, "%s", text)
+}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/berth-dev/berth/disruption"
+	"github.com/berth-dev/berth/interruption"
 	"github.com/berth-dev/berth/plugins/config"
 	"github.com/berth-dev/berth/plugins/nodeprovision"
 	"github.com/berth-dev/berth/provisioner"
@@ -112,6 +114,21 @@ func (b *buyer) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make disruption controller: %w", err)
 	}
+	runs := []func(context.Context){provider.Run, facade.Run, remover.Run, func(ctx context.Context) { pools.Run(ctx, 10) }}
+	if queue := b.in.Settings.InterruptionQueue; queue != "" {
+		sdk, err := loadAWS(ctx, b.in.AWS)
+		if err != nil {
+			return fmt.Errorf("set up SQS: %w", err)
+		}
+		listener, err := interruption.New(interruption.Deps{
+			Queue: sqs.NewFromConfig(sdk), Karpenter: b.client, Core: b.in.Informers, Ours: ours,
+			Shortages: provider, Events: recorder, Clock: real, Registry: registry,
+		}, queue)
+		if err != nil {
+			return fmt.Errorf("make interruption controller: %w", err)
+		}
+		runs = append(runs, listener.Run)
+	}
 	// Kinds that only these controllers need may have been asked for just now.
 	b.in.Informers.StartWithContext(b.process)
 	ours.StartWithContext(ctx)
@@ -120,9 +137,7 @@ func (b *buyer) Run(ctx context.Context) error {
 	b.current.Store(facade)
 	defer b.current.Store(nil)
 	var wg sync.WaitGroup
-	for _, run := range []func(context.Context){
-		provider.Run, facade.Run, remover.Run, func(ctx context.Context) { pools.Run(ctx, 10) },
-	} {
+	for _, run := range runs {
 		wg.Go(func() { run(ctx) })
 	}
 	wg.Wait()

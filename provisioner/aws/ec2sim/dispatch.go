@@ -69,9 +69,14 @@ var operations = map[string]map[string]handler{
 	},
 	"ssm":     {"GetParameter": (*Server).getParameter},
 	"pricing": {"GetProducts": (*Server).getProducts},
-	"sqs":     {"GetQueueUrl": (*Server).noQueue, "ReceiveMessage": (*Server).noQueue, "DeleteMessage": (*Server).noQueue},
-	"eks":     {"DescribeCluster": (*Server).describeCluster},
-	"imds":    {"PutToken": (*Server).imdsToken, "GetIdentityDocument": (*Server).imdsIdentity},
+	"sqs": {
+		"DeleteMessage":  (*Server).deleteMessage,
+		"GetQueueUrl":    (*Server).getQueueURL,
+		"ReceiveMessage": (*Server).receiveMessage,
+		"SendMessage":    (*Server).sendMessage,
+	},
+	"eks":  {"DescribeCluster": (*Server).describeCluster},
+	"imds": {"PutToken": (*Server).imdsToken, "GetIdentityDocument": (*Server).imdsIdentity},
 }
 
 // ServeHTTP answers one request of any of the services.
@@ -82,6 +87,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	var out reply
 	if bad == nil {
 		bad = s.pause(hr.Context(), r)
+	}
+	if bad == nil && r.service == "sqs" && r.action == "ReceiveMessage" {
+		s.awaitMessages(hr.Context(), r)
 	}
 	dropped := false
 	if bad == nil {

@@ -48,13 +48,6 @@ func (s *Server) getCallerIdentity(*request) ([]byte, *apiError) {
 	return w.buf, nil
 }
 
-// noQueue: the account has no queue.
-func (s *Server) noQueue(*request) ([]byte, *apiError) {
-	bad := badRequest("QueueDoesNotExist", "The specified queue does not exist.")
-	bad.queryCode = "AWS.SimpleQueueService.NonExistentQueue;Sender"
-	return nil, bad
-}
-
 func (s *Server) describeCluster(r *request) ([]byte, *apiError) {
 	name, err := url.PathUnescape(strings.TrimPrefix(r.path, "/clusters/"))
 	if err != nil || name != s.opts.ClusterName {

@@ -37,6 +37,7 @@ type Server struct {
 	faults       faultTable
 	buckets      map[string]*bucket
 	due          dueQueue
+	queues       map[string]*queue // by name
 	subscribers  map[*subscriber]struct{}
 
 	wake    chan struct{} // tells the loop that the next due time may have changed
@@ -62,6 +63,7 @@ func New(opts Options) (*Server, error) {
 		tokens:      newTokenTable(),
 		buckets:     map[string]*bucket{},
 		subscribers: map[*subscriber]struct{}{},
+		queues:      map[string]*queue{},
 		wake:        make(chan struct{}, 1),
 	}
 	s.types = newTypeTable(*opts.Catalog, opts.Region)
