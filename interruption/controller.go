@@ -54,9 +54,11 @@ type Shortages interface {
 	MarkOffering(capacityType, instanceType, zone string)
 }
 
-// Deps of a Controller; all are required.
+// Deps of a Controller; all are required but Health.
 type Deps struct {
-	Queue     Queue
+	Queue Queue
+	// Health tells which instances ail; nil means that nobody looks.
+	Health    Health
 	Karpenter versioned.Interface
 	Core      informers.SharedInformerFactory
 	Ours      externalversions.SharedInformerFactory
@@ -76,7 +78,7 @@ type Controller struct {
 	metrics *metrics
 }
 
-// New makes a Controller for the queue of that name. It must be called before the informers start.
+// New makes a Controller for the queue of that name; without a name only health is watched. It must be called before the informers start.
 func New(deps Deps, queueName string) (*Controller, error) {
 	claims, nodes := deps.Ours.Karpenter().V1().NodeClaims(), deps.Core.Core().V1().Nodes()
 	m, err := newMetrics(deps.Registry)
@@ -86,12 +88,25 @@ func New(deps Deps, queueName string) (*Controller, error) {
 	}, err
 }
 
-// Run reads the queue until ctx ends. A queue that is missing or cannot be read is tried again, with a
-// metric and a log line that say what is wrong; nothing else waits for it.
+// Run watches the health of instances and, when there is a queue, reads it, until ctx ends and every
+// goroutine has ended.
 func (c *Controller) Run(ctx context.Context) {
 	if !cache.WaitForNamedCacheSyncWithContext(ctx, c.synced...) {
 		return
 	}
+	var wg sync.WaitGroup
+	if c.Health != nil {
+		wg.Go(func() { c.watchHealth(ctx) })
+	}
+	if c.name != "" {
+		wg.Go(func() { c.read(ctx) })
+	}
+	wg.Wait()
+}
+
+// read reads the queue until ctx ends. A queue that is missing or cannot be read is tried again, with a
+// metric and a log line that say what is wrong; nothing else waits for it.
+func (c *Controller) read(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithValues("queue", c.name)
 	ctx = klog.NewContext(ctx, logger)
 	url, pause := "", firstPause

@@ -125,6 +125,7 @@ type world struct {
 	sink      *record.FakeRecorder
 	shortages *shortages
 	registry  *prometheus.Registry
+	health    *ward
 	seen      []string
 }
 
@@ -168,10 +169,14 @@ func start(t *testing.T, q *fakeQueue, objects ...runtime.Object) *world {
 func (w *world) run(t *testing.T) {
 	t.Helper()
 	core, ours := informers.NewSharedInformerFactory(w.kube, 0), externalversions.NewSharedInformerFactory(w.ours, 0)
-	c, err := interruption.New(interruption.Deps{
+	deps := interruption.Deps{
 		Queue: w.queue, Karpenter: w.ours, Core: core, Ours: ours, Shortages: w.shortages,
 		Events: events.NewRecorder(w.sink, w.clock), Clock: w.clock, Registry: w.registry,
-	}, "q")
+	}
+	if w.health != nil {
+		deps.Health = w.health
+	}
+	c, err := interruption.New(deps, "q")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	core.StartWithContext(ctx)

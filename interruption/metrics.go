@@ -16,6 +16,7 @@ type metrics struct {
 	latency   prometheus.Histogram
 	poison    *prometheus.CounterVec // cause
 	healthy   prometheus.Gauge
+	unhealthy *prometheus.CounterVec // category
 	disrupted *prometheus.CounterVec // shared with lifecycle and disruption
 }
 
@@ -30,15 +31,16 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Namespace: "karpenter", Subsystem: "interruption", Name: "message_queue_duration_seconds",
 			Help: "From EventBridge sending a message to its being read.", Buckets: []float64{0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 120, 300, 600},
 		}),
-		poison:  prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "berth", Subsystem: "interruption", Name: "poison_messages_total", Help: "Messages that were deleted without effect: unreadable, or failing again and again."}, []string{"cause"}),
-		healthy: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "berth", Subsystem: "interruption", Name: "queue_healthy", Help: "1 while the interruption queue can be read, else 0."}),
+		poison:    prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "berth", Subsystem: "interruption", Name: "poison_messages_total", Help: "Messages that were deleted without effect: unreadable, or failing again and again."}, []string{"cause"}),
+		healthy:   prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "berth", Subsystem: "interruption", Name: "queue_healthy", Help: "1 while the interruption queue can be read, else 0."}),
+		unhealthy: prometheus.NewCounterVec(opts("instance_status_unhealthy_total", "Instances of ours that the cloud found ailing, by category, each once while it lasts."), []string{"category"}),
 		disrupted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: "karpenter", Subsystem: "nodeclaims", Name: "disrupted_total",
 			Help: "NodeClaims whose removal was begun, by reason.",
 		}, []string{"reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"}),
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{m.received, m.deleted, m.latency, m.poison, m.healthy} {
+	for _, c := range []prometheus.Collector{m.received, m.deleted, m.latency, m.poison, m.healthy, m.unhealthy} {
 		errs = append(errs, registry.Register(c))
 	}
 	err := registry.Register(m.disrupted)

@@ -70,6 +70,7 @@ type Provider struct {
 	nodes     *nodeclass.Controller
 	tagger    *tagger
 	stock     *types.Unavailable
+	health    ec2.DescribeInstanceStatusAPIClient
 
 	mu      sync.Mutex
 	started time.Time                     // of Run; zero before
@@ -96,7 +97,7 @@ func New(cfg Config) (*Provider, error) {
 	priceConfig := cfg.AWS.Copy()
 	priceConfig.Region = pricing.APIRegion(cfg.Region)
 	stock := types.NewUnavailable(cfg.Clock)
-	p.stock = stock
+	p.stock, p.health = stock, ec2Client
 	subnets := network.NewSubnets(ec2Client, cfg.Clock, cfg.SubnetInterval)
 	cluster := eks.New(awseks.NewFromConfig(cfg.AWS), cfg.ClusterName)
 	p.prices = pricing.New(awspricing.NewFromConfig(priceConfig), ec2Client, cfg.Clock, pricing.Options{Region: cfg.Region, Isolated: cfg.IsolatedVPC})
@@ -363,4 +364,10 @@ func logger(ctx context.Context) klog.Logger { return klog.FromContext(ctx) }
 // once.
 func (p *Provider) MarkOffering(capacityType, instanceType, zone string) {
 	p.stock.MarkOffering(capacityType, instanceType, zone)
+}
+
+// Ailments returns what EC2 says is wrong with any instance of the account and region, ours or not.
+func (p *Provider) Ailments(ctx context.Context) (_ []cloud.Ailment, err error) {
+	defer p.metrics.observe("Ailments", p.cfg.Clock.Now(), p.cfg.Clock, &err)
+	return instance.Ailments(ctx, p.health)
 }

@@ -114,20 +114,16 @@ func (b *buyer) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make disruption controller: %w", err)
 	}
-	runs := []func(context.Context){provider.Run, facade.Run, remover.Run, func(ctx context.Context) { pools.Run(ctx, 10) }}
-	if queue := b.in.Settings.InterruptionQueue; queue != "" {
-		sdk, err := loadAWS(ctx, b.in.AWS)
-		if err != nil {
-			return fmt.Errorf("set up SQS: %w", err)
-		}
-		listener, err := interruption.New(interruption.Deps{
-			Queue: sqs.NewFromConfig(sdk), Karpenter: b.client, Core: b.in.Informers, Ours: ours,
-			Shortages: provider, Events: recorder, Clock: real, Registry: registry,
-		}, queue)
-		if err != nil {
-			return fmt.Errorf("make interruption controller: %w", err)
-		}
-		runs = append(runs, listener.Run)
+	sdk, err := loadAWS(ctx, b.in.AWS)
+	if err != nil {
+		return fmt.Errorf("set up SQS: %w", err)
+	}
+	listener, err := interruption.New(interruption.Deps{
+		Queue: sqs.NewFromConfig(sdk), Health: provider, Karpenter: b.client, Core: b.in.Informers, Ours: ours,
+		Shortages: provider, Events: recorder, Clock: real, Registry: registry,
+	}, b.in.Settings.InterruptionQueue)
+	if err != nil {
+		return fmt.Errorf("make interruption controller: %w", err)
 	}
 	// Kinds that only these controllers need may have been asked for just now.
 	b.in.Informers.StartWithContext(b.process)
@@ -137,7 +133,9 @@ func (b *buyer) Run(ctx context.Context) error {
 	b.current.Store(facade)
 	defer b.current.Store(nil)
 	var wg sync.WaitGroup
-	for _, run := range runs {
+	for _, run := range []func(context.Context){
+		provider.Run, facade.Run, remover.Run, listener.Run, func(ctx context.Context) { pools.Run(ctx, 10) },
+	} {
 		wg.Go(func() { run(ctx) })
 	}
 	wg.Wait()

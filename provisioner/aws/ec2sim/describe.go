@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 var stateCodes = map[string]int64{
@@ -312,17 +313,17 @@ func (s *Server) taggable(id string) (*map[string]string, *apiError) {
 var statusFilters = filterTable[*instance]{
 	"instance-state-name":    func(i *instance) []string { return []string{i.State} },
 	"availability-zone":      func(i *instance) []string { return []string{i.Zone} },
-	"instance-status.status": func(*instance) []string { return []string{"ok"} },
-	"system-status.status":   func(*instance) []string { return []string{"ok"} },
+	"instance-status.status": func(i *instance) []string { return []string{statusWord(i.ailing.instance)} },
+	"system-status.status":   func(i *instance) []string { return []string{statusWord(i.ailing.system)} },
 	"attached-ebs-status.status": func(*instance) []string {
 		return []string{"ok"}
 	},
-	"event.code":                   func(*instance) []string { return nil },
+	"event.code":                   func(i *instance) []string { return i.ailing.codes() },
 	"instance-status.reachability": func(*instance) []string { return []string{"passed"} },
 	"system-status.reachability":   func(*instance) []string { return []string{"passed"} },
 }
 
-// describeInstanceStatus finds every running machine healthy.
+// describeInstanceStatus finds running machines healthy, but for those that tests made ail.
 func (s *Server) describeInstanceStatus(r *request) ([]byte, *apiError) {
 	f := r.form
 	ids := f.strs("InstanceId")
@@ -349,13 +350,18 @@ func (s *Server) describeInstanceStatus(r *request) ([]byte, *apiError) {
 		return nil, bad
 	}
 	w := xmlWriter{}
-	status := func(name string) {
+	status := func(name string, since time.Time) {
 		w.in(name, func() {
-			w.text("status", "ok")
+			w.text("status", statusWord(since))
 			w.in("details", func() {
 				w.in("item", func() {
 					w.text("name", "reachability")
-					w.text("status", "passed")
+					if since.IsZero() {
+						w.text("status", "passed")
+						return
+					}
+					w.text("status", "failed")
+					w.text("impairedSince", since.UTC().Format(time.RFC3339))
 				})
 			})
 		})
@@ -366,9 +372,19 @@ func (s *Server) describeInstanceStatus(r *request) ([]byte, *apiError) {
 				w.text("instanceId", i.ID)
 				w.text("availabilityZone", i.Zone)
 				w.in("instanceState", func() { stateXML(&w, i.State) })
-				status("systemStatus")
-				status("instanceStatus")
-				status("attachedEbsStatus")
+				if len(i.ailing.events) > 0 {
+					w.in("eventsSet", func() {
+						for _, e := range i.ailing.events {
+							w.in("item", func() {
+								w.text("code", e.Code)
+								w.text("description", e.Description)
+							})
+						}
+					})
+				}
+				status("systemStatus", i.ailing.system)
+				status("instanceStatus", i.ailing.instance)
+				status("attachedEbsStatus", time.Time{})
 			})
 		}
 	})

@@ -50,6 +50,7 @@ type instance struct {
 	merged     map[string]string // of allTags; nil after a change
 	reason     string
 	nic        string
+	ailing     ailing
 }
 
 func (i *instance) copy() Instance {
