@@ -1,6 +1,5 @@
-// Package message reads what EventBridge puts into the interruption queue: which instances are affected,
-// and what is going to happen to them.
+// Package message reads EventBridge events about EC2 instances out of SQS bodies.
 //
-// Place in the flow: the interruption loop hands it the body of each message and acts on the result. It
-// is pure, strict about what decides over machines, and tolerant of everything else.
+// Place in the flow: SQS body -> Parse -> Message -> interruption decides and acts. Pure: no clock,
+// no I/O, no client.
 package message
