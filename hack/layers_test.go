@@ -26,6 +26,7 @@ var layers = map[string]int{
 	"provisioner/launch":      6,
 	"provisioner/lifecycle":   6,
 	"provisioner/nodepool":    6,
+	"provisioner/overlay":     6,
 	"provisioner/state":       5,
 	"provisioner/fit":         5,
 	"provisioner/batch":       5,

@@ -19,6 +19,9 @@ type InstanceType struct {
 	Capacity, Overhead resources.Vector
 	// Offerings, one per zone, capacity type and reservation, in a stable order.
 	Offerings []Offering
+	// PriceOverlaid and CapacityOverlaid say that a NodeOverlay set the price of an offering, or declared
+	// some of the capacity.
+	PriceOverlaid, CapacityOverlaid bool
 }
 
 // Offering is one way to buy an instance type.
@@ -31,6 +34,8 @@ type Offering struct {
 	Price            float64 // USD per hour
 	// Available is false while the cloud is known to have none of it.
 	Available bool
+	// Unpriced says that only the lack of a price keeps it from being available.
+	Unpriced bool
 	// Requirements are the labels that the offering decides: zone, zone ID, capacity type, reservation.
 	Requirements requirement.Set
 }

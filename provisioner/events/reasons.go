@@ -132,6 +132,11 @@ func (r *Recorder) PoolTrouble(pool Object, reason, message string) {
 	r.warn(pool, reason, 10*time.Minute, "%s", message)
 }
 
+// OverlayTrouble tells why a NodeOverlay, or a part of it, is not applied.
+func (r *Recorder) OverlayTrouble(overlay Object, reason, message string) {
+	r.warn(overlay, reason, 10*time.Minute, "%s", message)
+}
+
 // TerminationGraceExpiring says that the drain is about to be forced.
 func (r *Recorder) TerminationGraceExpiring(claim Object, at time.Time) {
 	r.warn(claim, ReasonTerminationGraceExpiring, defaultDedupe, "All pods will be deleted by %s", at.UTC().Format(time.RFC3339))

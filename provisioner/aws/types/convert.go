@@ -108,11 +108,12 @@ func (m *offeringMaker) offerings(info *ec2types.InstanceTypeInfo, offered []str
 		classZone, inClass := m.class.zone(zone)
 		for _, kind := range kinds {
 			price, priced := m.price(kind, name, zone)
+			buyable := compatible && inClass && slices.Contains(offered, zone) &&
+				!m.stock.OutOf(kind, name, zone, m.class.Subnets[zone])
 			out = append(out, catalog.Offering{
 				Zone: zone, ZoneID: classZone.ID, CapacityType: kind, Price: price,
 				Requirements: m.requirements(kind, zone, classZone.ID),
-				Available: compatible && priced && inClass && slices.Contains(offered, zone) &&
-					!m.stock.OutOf(kind, name, zone, m.class.Subnets[zone]),
+				Available:    buyable && priced, Unpriced: buyable && !priced,
 			})
 		}
 	}

@@ -100,11 +100,15 @@ type NodeOverlayStatus struct {
 const (
 	ConditionReady               = "Ready"
 	ConditionValidationSucceeded = "ValidationSucceeded"
+	// ConditionCapacityObserved is Berth's own: nodes have the capacity that the overlay declares. It is
+	// there once a node could tell, and does not make the overlay unready.
+	ConditionCapacityObserved = "berth.dev/CapacityObserved"
 )
 
 // Reasons of NodeOverlay conditions, and the message of a conflict.
 const (
 	ReasonRuntimeValidation = "RuntimeValidation"
 	ReasonConflict          = "Conflict"
+	ReasonResourceMissing   = "ResourceMissing"
 	MessageConflict         = "conflict with another overlay"
 )
