@@ -117,6 +117,13 @@ func (p *Provisioner) pools(ctx context.Context) ([]solver.Pool, []solver.PoolRe
 			notReady = append(notReady, solver.PoolReason{Pool: pool.Name, Reason: "its instance types cannot be listed: " + err.Error()})
 			continue
 		}
+		if p.Adjust != nil {
+			var wait string
+			if instanceTypes, wait = p.Adjust(pool, instanceTypes); wait != "" {
+				notReady = append(notReady, solver.PoolReason{Pool: pool.Name, Reason: wait})
+				continue
+			}
+		}
 		ready = append(ready, solver.Pool{NodePool: pool, Types: instanceTypes})
 	}
 	return ready, notReady

@@ -58,6 +58,12 @@ type Deps struct {
 	Registry      prometheus.Registerer
 	// Activate makes the scheduler try these pods again now. It must return at once.
 	Activate func(ctx context.Context, pods []*corev1.Pod)
+	// Adjust returns the pool's types as node overlays correct them, or why the pool has to wait; may be nil.
+	// It must not change what it is given.
+	Adjust func(pool *karpv1.NodePool, types []*catalog.InstanceType) (adjusted []*catalog.InstanceType, wait string)
+	// Lacking reports whether nodes of the type are known to come without a resource that an overlay
+	// declares; may be nil.
+	Lacking func(pool, instanceType string, name corev1.ResourceName) bool
 	// Registration hears whether a launch of a pool led to a node; may be nil.
 	Registration func(pool string, ok bool)
 	// Braked hears which pool a safety brake holds back, and why; may be nil.
@@ -153,7 +159,7 @@ func New(deps Deps, options Options) (*Provisioner, error) {
 	p.lifecycle, err = lifecycle.New(lifecycle.Deps{
 		Kube: deps.Kube, Karpenter: deps.Karpenter, Core: deps.Core, Ours: deps.Ours, Cloud: deps.Cloud,
 		Events: deps.Events, Clock: deps.Clock, Registry: deps.Registry,
-		Hooks: lifecycle.Hooks{NodeNamed: p.NodeNamed, ClaimFailed: p.ClaimGone, Tracked: p.state.Track, Registration: deps.Registration},
+		Hooks: lifecycle.Hooks{NodeNamed: p.NodeNamed, ClaimFailed: p.ClaimGone, Tracked: p.state.Track, Registration: deps.Registration, Lacking: deps.Lacking},
 	}, options.Lifecycle)
 	if err != nil {
 		return nil, fmt.Errorf("make lifecycle controller: %w", err)

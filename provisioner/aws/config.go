@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/provisioner/catalog"
 	"github.com/berth-dev/berth/provisioner/events"
 	"github.com/berth-dev/berth/provisioner/generated/clientset/versioned"
 	"github.com/berth-dev/berth/provisioner/generated/informers/externalversions"
@@ -44,6 +45,11 @@ type Config struct {
 	DisableDryRun           bool // trust node classes without asking EC2
 	// ImageInterval and SubnetInterval are how often classes look anew; default and minimum a minute.
 	ImageInterval, SubnetInterval time.Duration
+
+	// Adjust returns the types as node overlays correct them for the pool of that name, without changing
+	// what it is given; launches then choose by what was planned with. An error means that the launch has to
+	// be tried again. May be nil.
+	Adjust func(pool string, types []*catalog.InstanceType) ([]*catalog.InstanceType, error)
 
 	Client    versioned.Interface
 	Informers externalversions.SharedInformerFactory // started by the caller after New

@@ -22,6 +22,9 @@ func (p *Provider) convertTagged(ctx context.Context, i *instance.Instance) *clo
 	if err == nil {
 		list, err = p.types.ForClass(nc)
 	}
+	if err == nil && p.cfg.Adjust != nil {
+		list, err = p.cfg.Adjust(i.Tags[ec2v1.TagNodePool], list)
+	}
 	if err != nil {
 		logger(ctx).V(4).Info("Type of an instance is unknown", "instance", i.ID, "nodeClass", klog.KRef("", i.Tags[ec2v1.LabelNodeClass]), "err", err)
 	}

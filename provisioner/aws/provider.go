@@ -230,6 +230,11 @@ func (p *Provider) Create(ctx context.Context, group cloud.Group) (_ []cloud.Cre
 	if err != nil {
 		return nil, &cloud.CreateError{Reason: "InstanceTypeResolutionFailed", Message: "Instance types cannot be resolved", Err: err}
 	}
+	if p.cfg.Adjust != nil {
+		if list, err = p.cfg.Adjust(group.Claims[0].Labels[karpv1.LabelNodePool], list); err != nil {
+			return nil, fmt.Errorf("adjust instance types: %w", err)
+		}
+	}
 	outcomes, err := p.launcher.Create(ctx, fleet.Request{Group: group, Class: nc, Types: list, Replayed: p.mayBeReplay(group)})
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
+	"github.com/berth-dev/berth/provisioner/catalog"
 	"github.com/berth-dev/berth/provisioner/promise"
 	"github.com/berth-dev/berth/provisioner/requirement"
 	"github.com/berth-dev/berth/provisioner/solver"
@@ -108,6 +109,12 @@ func claimAnnotations(pool *karpv1.NodePool, planned solver.Claim) map[string]st
 		}
 	}
 	annotations[karpv1.AnnotationMinValuesRelaxed] = strconv.FormatBool(planned.MinValuesRelaxed)
+	if slices.ContainsFunc(planned.Types, func(it *catalog.InstanceType) bool { return it.PriceOverlaid }) {
+		annotations[karpv1.AnnotationPriceOverlayApplied] = karpv1.ValueTrue
+	}
+	if slices.ContainsFunc(planned.Types, func(it *catalog.InstanceType) bool { return it.CapacityOverlaid }) {
+		annotations[karpv1.AnnotationCapacityOverlayApplied] = karpv1.ValueTrue
+	}
 	annotations[karpv1.AnnotationPromises] = promise.EncodeAnnotation(planned.Pods)
 	return annotations
 }

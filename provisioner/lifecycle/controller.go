@@ -41,6 +41,9 @@ type Hooks struct {
 	Tracked func(claim *karpv1.NodeClaim)
 	// Registration: a launch of the pool has, or has not, led to a node.
 	Registration func(pool string, ok bool)
+	// Lacking reports whether nodes of the type are known to come without the resource, so that none of them
+	// has to wait for it; may be nil.
+	Lacking func(pool, instanceType string, name corev1.ResourceName) bool
 }
 
 // Deps of a Controller; all are required.

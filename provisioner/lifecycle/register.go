@@ -158,7 +158,7 @@ func (c *Controller) initialize(ctx context.Context, claim *karpv1.NodeClaim) (t
 		return 0, nil
 	}
 	node := nodes[0]
-	if reason, message := gate(node, claim); reason != "" {
+	if reason, message := gate(node, claim, c.Hooks.Lacking); reason != "" {
 		c.mark(claim, karpv1.ConditionInitialized, metav1.ConditionUnknown, reason, message)
 		return 0, nil // the watch tells when the node changes
 	}
@@ -175,8 +175,9 @@ func (c *Controller) initialize(ctx context.Context, claim *karpv1.NodeClaim) (t
 	return 0, nil
 }
 
-// gate returns the first gate of initialization that the node has not passed, "" for none.
-func gate(node *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
+// gate returns the first gate of initialization that the node has not passed, "" for none. lacking may be
+// nil.
+func gate(node *corev1.Node, claim *karpv1.NodeClaim, lacking func(pool, instanceType string, name corev1.ResourceName) bool) (reason, message string) {
 	if !nodeReady(node) {
 		return karpv1.ReasonNodeNotReady, "Node status is NotReady"
 	}
@@ -193,6 +194,9 @@ func gate(node *corev1.Node, claim *karpv1.NodeClaim) (reason, message string) {
 	for _, name := range slices.Sorted(maps.Keys(claim.Spec.Resources.Requests)) {
 		requested := claim.Spec.Resources.Requests[name]
 		if allocatable := node.Status.Allocatable[name]; !requested.IsZero() && allocatable.IsZero() {
+			if lacking != nil && lacking(claim.Labels[karpv1.LabelNodePool], node.Labels[corev1.LabelInstanceTypeStable], name) {
+				continue // it would wait for ever; initialized, the node can be used, or consolidated
+			}
 			return karpv1.ReasonResourceNotRegistered, fmt.Sprintf("Resource %q was requested but not registered", name)
 		}
 	}

@@ -158,15 +158,18 @@ func (c *Controller) Adjust(pool *karpv1.NodePool, list []*catalog.InstanceType)
 	return out, ""
 }
 
-// AdjustNamed is Adjust for callers that know the pool by name. Types of a pool that is gone, or has to
-// wait, are returned as they are.
-func (c *Controller) AdjustNamed(pool string, list []*catalog.InstanceType) []*catalog.InstanceType {
+// AdjustNamed is Adjust for callers that know the pool by name. Types of a pool that is gone are returned as
+// they are; an error says that the pool has to wait, as it does for moments after a start.
+func (c *Controller) AdjustNamed(pool string, list []*catalog.InstanceType) ([]*catalog.InstanceType, error) {
 	found, err := c.pools.Get(pool)
 	if err != nil {
-		return list
+		return list, nil //nolint:nilerr // a cache only ever says that it is not there
 	}
-	out, _ := c.Book.Adjust(found, list)
-	return out
+	out, wait := c.Adjust(found, list)
+	if wait != "" {
+		return nil, fmt.Errorf("nodepool %s: %s", pool, wait)
+	}
+	return out, nil
 }
 
 // Run works until ctx ends; it returns when every goroutine of the controller has ended.

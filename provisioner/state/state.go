@@ -121,6 +121,13 @@ func (s *State) touch(key string) {
 	s.changed()
 }
 
+// Touch makes the next snapshot another generation: what is planned from may differ though no object does.
+func (s *State) Touch() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changed()
+}
+
 func (s *State) changed() {
 	s.generation++
 	s.snapshot = nil

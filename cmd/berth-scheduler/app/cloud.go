@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/provisioner/aws"
+	"github.com/berth-dev/berth/provisioner/catalog"
 	"github.com/berth-dev/berth/provisioner/events"
 	"github.com/berth-dev/berth/provisioner/generated/clientset/versioned"
 	"github.com/berth-dev/berth/provisioner/generated/informers/externalversions"
@@ -27,6 +28,7 @@ import (
 // so that an AWS that cannot be reached shows as one error, and the start is tried again.
 func newCloud(ctx context.Context, in Inputs, client versioned.Interface, ours externalversions.SharedInformerFactory,
 	recorder *events.Recorder, sink record.EventRecorder, registry prometheus.Registerer,
+	adjust func(pool string, types []*catalog.InstanceType) ([]*catalog.InstanceType, error),
 ) (*aws.Provider, error) {
 	sdk, err := loadAWS(ctx, in.AWS)
 	if err != nil {
@@ -50,7 +52,7 @@ func newCloud(ctx context.Context, in Inputs, client versioned.Interface, ours e
 		AWS: sdk, ClusterName: in.Settings.ClusterName, ClusterEndpoint: endpoint, ClusterCA: authority,
 		KubernetesVersion: kubernetes, KubeDNSIP: kubeDNS(ctx, in),
 		VMMemoryOverheadPercent: in.Settings.VMMemoryOverheadPercent, ReservedENIs: in.Settings.ReservedENIs, IsolatedVPC: in.Settings.IsolatedVPC,
-		Client: client, Informers: ours, Events: recorder, Sink: sink, Registry: registry,
+		Client: client, Informers: ours, Events: recorder, Sink: sink, Registry: registry, Adjust: adjust,
 	})
 }
 

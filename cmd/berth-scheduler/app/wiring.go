@@ -30,6 +30,7 @@ import (
 	"github.com/berth-dev/berth/provisioner/generated/informers/externalversions"
 	"github.com/berth-dev/berth/provisioner/launch"
 	"github.com/berth-dev/berth/provisioner/nodepool"
+	"github.com/berth-dev/berth/provisioner/overlay"
 	"github.com/berth-dev/berth/provisioner/solver"
 	"github.com/berth-dev/berth/provisioner/state"
 )
@@ -81,7 +82,8 @@ func (b *buyer) Run(ctx context.Context) error {
 	defer stopEvents()
 	real := clock.RealClock{}
 
-	provider, err := newCloud(ctx, b.in, b.client, ours, recorder, sink, registry)
+	overlays := overlaid{on: b.in.Settings.Gates["NodeOverlay"]}
+	provider, err := newCloud(ctx, b.in, b.client, ours, recorder, sink, registry, overlays.launch())
 	if err != nil {
 		return fmt.Errorf("set up AWS: %w", err)
 	}
@@ -90,12 +92,14 @@ func (b *buyer) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	adjust, lacking := overlays.plan()
 	facade, err := provisioner.New(provisioner.Deps{
 		Kube: b.in.Client, Karpenter: b.client, Core: b.in.Informers, Ours: ours, Cloud: provider, Fit: b.in.Fit,
 		DefaultSpread: b.in.DefaultSpread, Promises: b.in.Promises,
 		Events: recorder, Clock: real, Registry: registry, Activate: b.in.Activate,
 		Registration: func(pool string, ok bool) { pools.RecordRegistration(pool, ok) },
 		Braked:       func(pool, why string) { pools.RecordBrake(pool, why) },
+		Adjust:       adjust, Lacking: lacking,
 	}, options)
 	if err != nil {
 		return fmt.Errorf("make provisioner: %w", err)
@@ -105,6 +109,12 @@ func (b *buyer) Run(ctx context.Context) error {
 	}, nodepool.Options{})
 	if err != nil {
 		return fmt.Errorf("make NodePool controller: %w", err)
+	}
+	if err := overlays.open(overlay.Deps{
+		Karpenter: b.client, Ours: ours, State: facade.State(), Cloud: provider, Events: recorder, Clock: real,
+		Changed: func() { facade.State().Touch(); facade.WorldChanged() },
+	}); err != nil {
+		return err
 	}
 	remover, err := disruption.New(disruption.Deps{
 		Kube: b.in.Client, Karpenter: b.client, Core: b.in.Informers, Ours: ours, State: facade.State(),
@@ -134,7 +144,7 @@ func (b *buyer) Run(ctx context.Context) error {
 	defer b.current.Store(nil)
 	var wg sync.WaitGroup
 	for _, run := range []func(context.Context){
-		provider.Run, facade.Run, remover.Run, listener.Run, func(ctx context.Context) { pools.Run(ctx, 10) },
+		provider.Run, facade.Run, remover.Run, listener.Run, overlays.run, func(ctx context.Context) { pools.Run(ctx, 10) },
 	} {
 		wg.Go(func() { run(ctx) })
 	}
