@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-dev/berth/cmd/berth/check"
 	"github.com/berth-dev/berth/cmd/berth/instancetypes"
 	"github.com/berth-dev/berth/cmd/berth/simulate"
 )
@@ -31,6 +32,6 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(simulate.NewCommand(), instancetypes.NewCommand())
+	cmd.AddCommand(simulate.NewCommand(), instancetypes.NewCommand(), check.NewCommand())
 	return cmd
 }

@@ -43,6 +43,9 @@ type Set struct {
 	// Notes are remarks for the user: what was left out or looks wrong.
 	Notes []string
 
+	// Custom are the objects of Berth's own kinds as they are written.
+	Custom []Document
+
 	deployments  []*appsv1.Deployment
 	replicaSets  []*appsv1.ReplicaSet
 	statefulSets []*appsv1.StatefulSet
@@ -130,6 +133,14 @@ func (s *Set) readFile(name string, stdin io.Reader) error {
 	}
 }
 
+// Document is one object as it is written, as JSON or YAML.
+type Document struct {
+	// Where names the file, the document and the object.
+	Where string
+	schema.GroupVersionKind
+	Raw []byte
+}
+
 // header is what every object has, and the items of a list.
 type header struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -158,6 +169,9 @@ func (s *Set) readDocument(where string, raw []byte) error {
 		return nil
 	}
 	group := schema.FromAPIVersionAndKind(h.APIVersion, h.Kind)
+	if group.Group == karpv1.SchemeGroupVersion.Group || group.Group == ec2v1.SchemeGroupVersion.Group {
+		s.Custom = append(s.Custom, Document{fmt.Sprintf("%s (%s %s)", where, h.Kind, h.Name), group, raw})
+	}
 	place, known := s.kinds()[group.GroupKind()]
 	if !known {
 		s.ignored[h.Kind]++
