@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-dev/berth/cmd/berth/check"
+	"github.com/berth-dev/berth/cmd/berth/explain"
 	"github.com/berth-dev/berth/cmd/berth/instancetypes"
+	"github.com/berth-dev/berth/cmd/berth/nodes"
 	"github.com/berth-dev/berth/cmd/berth/simulate"
 )
 
@@ -32,6 +34,6 @@ func newCommand() *cobra.Command {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	cmd.AddCommand(simulate.NewCommand(), instancetypes.NewCommand(), check.NewCommand())
+	cmd.AddCommand(simulate.NewCommand(), instancetypes.NewCommand(), check.NewCommand(), nodes.NewCommand(), explain.NewCommand())
 	return cmd
 }
