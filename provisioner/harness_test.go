@@ -95,6 +95,7 @@ type world struct {
 	ours     *oursfake.Clientset
 	promises *promise.Table
 	said     *record.FakeRecorder
+	facade   *provisioner.Provisioner
 }
 
 // open starts a world with one pool. The scheduler itself does not run: the tests ask in its place.
@@ -104,8 +105,17 @@ func open(t *testing.T, objects ...runtime.Object) *world {
 
 func openWith(t *testing.T, config string, objects ...runtime.Object) *world {
 	t.Helper()
+	return openAround(t, config, oursfake.NewClientset(pool()), nil, objects...)
+}
+
+// extension adds a controller to a world: it may change what the provisioner is made with, and returns what
+// makes the controller and how that runs.
+type extension func(deps *provisioner.Deps) (open func(p *provisioner.Provisioner) (run func(context.Context)))
+
+func openAround(t *testing.T, config string, client *oursfake.Clientset, extend extension, objects ...runtime.Object) *world {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	w := &world{ours: oursfake.NewClientset(pool()), promises: promise.NewTable(), said: record.NewFakeRecorder(1000)}
+	w := &world{ours: client, promises: promise.NewTable(), said: record.NewFakeRecorder(1000)}
 	w.ours.PrependReactor("create", "nodeclaims", func(action ktesting.Action) (bool, runtime.Object, error) {
 		claim := action.(ktesting.CreateAction).GetObject().(*karpv1.NodeClaim)
 		claim.UID, claim.CreationTimestamp = types.UID(claim.Name), metav1.Now() // as the API server does
@@ -124,17 +134,26 @@ func openWith(t *testing.T, config string, objects ...runtime.Object) *world {
 	require.NoError(t, err)
 	ours := externalversions.NewSharedInformerFactory(w.ours, 0)
 	sold := slowCloud{make(chan struct{})}
-	p, err := provisioner.New(provisioner.Deps{
+	deps := provisioner.Deps{
 		Kube: w.kube.Client, Karpenter: w.ours, Core: w.kube.Informers, Ours: ours, Cloud: sold, Fit: filters, DefaultSpread: filters.DefaultSpread, Promises: w.promises,
 		Events: events.NewRecorder(w.said, clock.RealClock{}), Clock: clock.RealClock{}, Registry: prometheus.NewRegistry(),
 		Activate: func(context.Context, []*corev1.Pod) {},
-	}, options)
+	}
+	extended := func(*provisioner.Provisioner) func(context.Context) { return func(context.Context) {} }
+	if extend != nil {
+		extended = extend(&deps)
+	}
+	p, err := provisioner.New(deps, options)
 	require.NoError(t, err)
+	w.facade = p
+	runs := []func(context.Context){p.Run, extended(p)}
 	w.kube.Informers.Start(ctx.Done())
 	ours.Start(ctx.Done())
 	w.kube.Informers.WaitForCacheSync(ctx.Done())
 	var wg sync.WaitGroup
-	wg.Go(func() { p.Run(ctx) })
+	for _, run := range runs {
+		wg.Go(func() { run(ctx) })
+	}
 	t.Cleanup(func() {
 		cancel()
 		close(sold.done)
