@@ -153,7 +153,8 @@ type world struct {
 	mu      sync.Mutex
 	named   map[string]string
 	failed  []string
-	blocked bool // PDBs refuse evictions
+	blocked bool   // PDBs refuse evictions
+	lacking string // pool, type and resource that no overlay should have declared
 }
 
 func newWorld(t *testing.T, core []runtime.Object, ours ...runtime.Object) *world {
@@ -273,7 +274,12 @@ func (w *world) start(options lifecycle.Options) (controller *lifecycle.Controll
 		Kube: w.kube, Karpenter: w.ours, Core: core, Ours: ours, Cloud: w.cloud, Events: events.NewRecorder(w.sink, clock.RealClock{}),
 		Clock: clock.RealClock{}, Registry: prometheus.NewRegistry(),
 		Hooks: lifecycle.Hooks{
-			NodeNamed:   func(_ context.Context, claim, node string) { w.mu.Lock(); w.named[claim] = node; w.mu.Unlock() },
+			NodeNamed: func(_ context.Context, claim, node string) { w.mu.Lock(); w.named[claim] = node; w.mu.Unlock() },
+			Lacking: func(pool, instanceType string, name corev1.ResourceName) bool {
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				return w.lacking == fmt.Sprint(pool, " ", instanceType, " ", name)
+			},
 			ClaimFailed: func(_ context.Context, claim string) { w.mu.Lock(); w.failed = append(w.failed, claim); w.mu.Unlock() },
 		},
 	}, options)

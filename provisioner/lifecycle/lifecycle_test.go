@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -66,6 +67,26 @@ func TestLifeOfAClaim(t *testing.T) {
 	living, _, deletes := w.cloud.counts()
 	require.Zero(t, living)
 	require.Equal(t, 1, deletes)
+}
+
+// A node that will never have what an overlay declared of it can be used, and consolidated, all the same.
+func TestNoNodeWaitsForWhatItsTypeIsKnownToLack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, nil, newClaim("c", func(c *karpv1.NodeClaim) {
+		c.Spec.StartupTaints = nil
+		c.Spec.Resources.Requests = corev1.ResourceList{"vendor/x": resource.MustParse("2")}
+	}))
+	w.start(lifecycle.Options{})
+	w.awaitCondition("c", karpv1.ConditionLaunched, metav1.ConditionTrue, karpv1.ConditionLaunched)
+	w.join("n1", w.claim("c").Status.ProviderID)
+	w.awaitCondition("c", karpv1.ConditionRegistered, metav1.ConditionTrue, karpv1.ConditionRegistered)
+	w.settle("n1")
+	w.awaitCondition("c", karpv1.ConditionInitialized, metav1.ConditionUnknown, karpv1.ReasonResourceNotRegistered)
+	w.mu.Lock()
+	w.lacking = "default m5.large vendor/x"
+	w.mu.Unlock()
+	w.changeNode("n1", func(n *corev1.Node) { n.Status.Allocatable = list("1800m") }) // as the kubelet tells from time to time
+	w.awaitCondition("c", karpv1.ConditionInitialized, metav1.ConditionTrue, karpv1.ConditionInitialized)
 }
 
 func TestCrashBetweenLaunchAndStatusLaunchesNothingTwice(t *testing.T) {

@@ -194,7 +194,7 @@ func gate(node *corev1.Node, claim *karpv1.NodeClaim, lacking func(pool, instanc
 	for _, name := range slices.Sorted(maps.Keys(claim.Spec.Resources.Requests)) {
 		requested := claim.Spec.Resources.Requests[name]
 		if allocatable := node.Status.Allocatable[name]; !requested.IsZero() && allocatable.IsZero() {
-			if lacking != nil && lacking(claim.Labels[karpv1.LabelNodePool], node.Labels[corev1.LabelInstanceTypeStable], name) {
+			if lacking != nil && lacking(claim.Labels[karpv1.LabelNodePool], claim.Labels[corev1.LabelInstanceTypeStable], name) {
 				continue // it would wait for ever; initialized, the node can be used, or consolidated
 			}
 			return karpv1.ReasonResourceNotRegistered, fmt.Sprintf("Resource %q was requested but not registered", name)

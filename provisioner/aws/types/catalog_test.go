@@ -81,6 +81,9 @@ func TestOfferings(t *testing.T) {
 	require.False(t, elsewhere.Available, "IT-27: no subnet there")
 	require.Empty(t, elsewhere.ZoneID)
 	require.False(t, offering(t, list, "m5.large", "us-east-1b", "spot").Available, "IT-28: no price")
+	require.True(t, offering(t, list, "m5.large", "us-east-1b", "spot").Unpriced, "an overlay may give it a price")
+	require.False(t, a.Unpriced)
+	require.False(t, elsewhere.Unpriced, "a price would not help")
 	require.False(t, offering(t, list, "a1.large", "us-east-1a", "on-demand").Available, "IT-52")
 
 	again, err := c.ForClass(nodeClass())
