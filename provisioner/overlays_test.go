@@ -36,11 +36,14 @@ func openOverlaid(t *testing.T, overlays []*v1alpha1.NodeOverlay, pods ...*corev
 		deps.Adjust = func(pool *karpv1.NodePool, list []*catalog.InstanceType) ([]*catalog.InstanceType, string) {
 			return controller.Adjust(pool, list)
 		}
+		deps.Lacking = func(pool, instanceType string, name corev1.ResourceName) bool {
+			return controller.Lacking(pool, instanceType, name)
+		}
 		return func(p *provisioner.Provisioner) func(context.Context) {
 			var err error
 			controller, err = overlay.New(overlay.Deps{
 				Karpenter: client, Ours: deps.Ours, State: p.State(), Cloud: deps.Cloud, Events: deps.Events, Clock: deps.Clock, Changed: p.WorldChanged,
-			}, overlay.Options{})
+			}, overlay.Options{LookInterval: 5 * time.Millisecond, Grace: 20 * time.Millisecond})
 			require.NoError(t, err)
 			return controller.Run
 		}
@@ -155,6 +158,61 @@ func TestOverlays(t *testing.T) {
 		}, 20*time.Second, 5*time.Millisecond)
 		require.Empty(t, w.claims(t))
 	})
+}
+
+// A node was bought for a device that it turns out not to have: no other node is bought for it, the overlay
+// tells why, and the node can be used for what it is.
+func TestTheFirstNodeTellsWhatAnOverlayGotWrong(t *testing.T) {
+	t.Parallel()
+	declared := overlayOf("devices", func(s *v1alpha1.NodeOverlaySpec) {
+		s.Capacity = v1alpha1.ResourceList{"vendor/x": resource.MustParse("2")}
+	}, "m.2xlarge")
+	w := openOverlaid(t, []*v1alpha1.NodeOverlay{declared})
+	claim := &karpv1.NodeClaim{ObjectMeta: metav1.ObjectMeta{
+		Name: "first", UID: "first", CreationTimestamp: metav1.Now(), Finalizers: []string{karpv1.TerminationFinalizer},
+		Labels: map[string]string{karpv1.LabelNodePool: "default", corev1.LabelInstanceTypeStable: "m.2xlarge"},
+	}}
+	claim.Spec.NodeClassRef = pool().Spec.Template.Spec.NodeClassRef
+	claim.Spec.Resources.Requests = corev1.ResourceList{"vendor/x": resource.MustParse("2")}
+	claim.Status.ProviderID, claim.Status.Capacity = "id-n", corev1.ResourceList{"vendor/x": resource.MustParse("2")}
+	claim.Status.Conditions = []metav1.Condition{{Type: karpv1.ConditionLaunched, Status: metav1.ConditionTrue, Reason: karpv1.ConditionLaunched, LastTransitionTime: metav1.Now()}}
+	_, err := w.ours.KarpenterV1().NodeClaims().Create(t.Context(), claim, metav1.CreateOptions{})
+	require.NoError(t, err)
+	bare := node("n", "a", "8", func(n *corev1.Node) {
+		n.Labels[corev1.LabelInstanceTypeStable] = "m.2xlarge"
+		n.Spec.Taints = []corev1.Taint{karpv1.UnregisteredNoExecuteTaint}
+	})
+	_, err = w.kube.Client.CoreV1().Nodes().Create(t.Context(), bare, metav1.CreateOptions{})
+	require.NoError(t, err)
+
+	var told *metav1.Condition
+	require.Eventually(t, func() bool {
+		o, err := w.ours.KarpenterV1alpha1().NodeOverlays().Get(t.Context(), "devices", metav1.GetOptions{})
+		told = meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionCapacityObserved)
+		return err == nil && told != nil && told.Status == metav1.ConditionFalse
+	}, 20*time.Second, 5*time.Millisecond)
+	require.Contains(t, told.Message, "spec.capacity[vendor/x]: 2 is declared, but node n of NodePool default came up with 0")
+
+	pod := waiting("p", "1", func(p *corev1.Pod) {
+		devices := corev1.ResourceList{"vendor/x": resource.MustParse("1")}
+		p.Spec.Containers[0].Resources = corev1.ResourceRequirements{Requests: devices, Limits: devices}
+	})
+	_, err = w.kube.Client.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+	require.NoError(t, err)
+	e := w.verdicts(t, pod)["p"]
+	require.Equal(t, promise.Refused, e.State)
+	require.Contains(t, e.Reason, "vendor/x")
+	require.Len(t, w.claims(t), 1, "nothing more is bought")
+
+	require.Eventually(t, func() bool { // the kubelet tells something from time to time
+		n, err := w.kube.Client.CoreV1().Nodes().Get(t.Context(), "n", metav1.GetOptions{})
+		if err != nil || n.Labels[karpv1.LabelInitialized] == karpv1.ValueTrue {
+			return err == nil
+		}
+		n.Annotations = map[string]string{"beat": time.Now().String()}
+		_, _ = w.kube.Client.CoreV1().Nodes().Update(t.Context(), n, metav1.UpdateOptions{})
+		return false
+	}, 20*time.Second, 10*time.Millisecond, "the node does not wait for ever")
 }
 
 // price waits until the pool is evaluated, and returns what plans reckon with for the type.
