@@ -98,6 +98,7 @@ type Controller struct {
 	metrics *metrics
 
 	claims  karplisters.NodeClaimLister
+	pools   karplisters.NodePoolLister
 	byID    cache.Indexer // claims by provider ID
 	nodes   cache.Indexer
 	pods    cache.Indexer
@@ -123,7 +124,7 @@ func New(deps Deps, options Options) (*Controller, error) {
 	pvs := deps.Core.Core().V1().PersistentVolumes()
 	c := &Controller{
 		Deps: deps, options: options.withDefaults(), metrics: newMetrics(deps.Registry),
-		claims: claims.Lister(), byID: claims.Informer().GetIndexer(), nodes: nodes.GetIndexer(), pods: pods.GetIndexer(), volumes: attachments.Lister(), pvs: pvs.Lister(),
+		claims: claims.Lister(), pools: deps.Ours.Karpenter().V1().NodePools().Lister(), byID: claims.Informer().GetIndexer(), nodes: nodes.GetIndexer(), pods: pods.GetIndexer(), volumes: attachments.Lister(), pvs: pvs.Lister(),
 		synced: []cache.InformerSynced{
 			nodes.HasSynced, pods.HasSynced, claims.Informer().HasSynced, attachments.Informer().HasSynced, pvs.Informer().HasSynced,
 		},

@@ -230,8 +230,18 @@ func (c *Controller) followNode(ctx context.Context, claim *karpv1.NodeClaim) (t
 	return 0, errGone
 }
 
-// podEventGrain is the least step of lastPodEventTime, so that busy nodes don't cost a write per pod.
+// podEventGrain is the least step of lastPodEventTime, so that busy nodes don't cost a write per pod. Pools
+// that consolidate soon after the last pod event need to know it more exactly.
 const podEventGrain = 10 * time.Second
+
+// grainFor is at most a quarter of the pool's consolidateAfter, and at least a second.
+func (c *Controller) grainFor(claim *karpv1.NodeClaim) time.Duration {
+	pool, err := c.pools.Get(claim.Labels[karpv1.LabelNodePool])
+	if err != nil || pool.Spec.Disruption.ConsolidateAfter.Duration == nil {
+		return podEventGrain
+	}
+	return min(podEventGrain, max(*pool.Spec.Disruption.ConsolidateAfter.Duration/4, time.Second))
+}
 
 // notePodEvents moves status.lastPodEventTime forward.
 func (c *Controller) notePodEvents(_ context.Context, claim *karpv1.NodeClaim) (time.Duration, error) {
@@ -245,7 +255,8 @@ func (c *Controller) notePodEvents(_ context.Context, claim *karpv1.NodeClaim) (
 	if at.IsZero() || !at.After(last) {
 		return 0, nil
 	}
-	if wait := podEventGrain - c.Clock.Since(last); !last.IsZero() && wait > 0 && at.Sub(last) < podEventGrain {
+	grain := c.grainFor(claim)
+	if wait := grain - c.Clock.Since(last); !last.IsZero() && wait > 0 && at.Sub(last) < grain {
 		return wait, nil
 	}
 	claim.Status.LastPodEventTime = metav1.NewTime(at)

@@ -54,7 +54,7 @@ type Options struct {
 
 // AddFlags registers the options as command line flags.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "where to write the kubeconfig; default inside a temporary directory")
+	fs.StringVar(&o.Kubeconfig, "kubeconfig", "", "where to write the kubeconfig, a new file that is deleted at the end; default inside a temporary directory")
 	fs.IntVar(&o.Port, "port", 0, "port of the API server; 0 picks a free one")
 	fs.StringVar(&o.SchedulerConfig, "scheduler-config", "", "KubeSchedulerConfiguration file; default is the shipped one")
 	fs.BoolVar(&o.NoScheduler, "no-scheduler", false, "leave the scheduler out, to run your own build of it")

@@ -237,6 +237,9 @@ func (c *ControlPlane) writeKubeconfig(keys *pki, port int, path string) error {
 	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
 	config.Contexts["berth-local"] = &clientcmdapi.Context{Cluster: "berth-local", AuthInfo: "admin"}
 	config.CurrentContext = "berth-local"
+	if err := mayReplace(path); err != nil {
+		return err
+	}
 	c.kubeconfig, c.ownsConfig = cmp.Or(path, c.dir.join("kubeconfig")), path != ""
 	if err := clientcmd.WriteToFile(*config, c.kubeconfig); err != nil {
 		return fmt.Errorf("write kubeconfig %s: %w", c.kubeconfig, err)
@@ -246,6 +249,22 @@ func (c *ControlPlane) writeKubeconfig(keys *pki, port int, path string) error {
 		TLSClientConfig: rest.TLSClientConfig{CAData: keys.caPEM, CertData: cert, KeyData: key},
 	}
 	return nil
+}
+
+// mayReplace refuses a file that some other program wrote: it would be overwritten now and deleted at the
+// end. One that an earlier cluster left behind may go.
+func mayReplace(path string) error {
+	if path == "" {
+		return nil
+	}
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	config, err := clientcmd.LoadFromFile(path)
+	if err == nil && len(config.Clusters) == 1 && config.Clusters["berth-local"] != nil {
+		return nil
+	}
+	return fmt.Errorf("kubeconfig %s exists and was not written by berth-local; it would be overwritten, and deleted at the end: name a file that does not exist", path)
 }
 
 func checkPort(port int) error {

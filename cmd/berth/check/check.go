@@ -36,7 +36,8 @@ type finding struct {
 
 // NewCommand makes `berth check`.
 func NewCommand() *cobra.Command {
-	var path, region string
+	var paths []string
+	var region string
 	cmd := &cobra.Command{
 		Use:   "check -f PATH",
 		Short: "Find faults in NodePools and EC2NodeClasses before they are applied",
@@ -47,10 +48,13 @@ all disruption. Exits 1 when there is an error; warnings alone exit 0.`,
 		Example: "  berth check -f nodepools/\n  kubectl get nodepools,ec2nodeclasses -o yaml | berth check -f -",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return run(cmd.Context(), path, region, cmd.InOrStdin(), cmd.OutOrStdout())
+			if len(paths) > 1 {
+				return fmt.Errorf("--filename (-f): is given %d times, want once; put the files into one folder and give that", len(paths))
+			}
+			return run(cmd.Context(), strings.Join(paths, ""), region, cmd.InOrStdin(), cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVarP(&path, "filename", "f", "", "file or folder with manifests; - is standard input")
+	cmd.Flags().StringArrayVarP(&paths, "filename", "f", nil, "file or folder with manifests; - is standard input")
 	cmd.Flags().StringVar(&region, "region", "us-east-1", "AWS region whose instance types count")
 	return cmd
 }

@@ -94,6 +94,6 @@ func TestBadFlags(t *testing.T) {
 	t.Parallel()
 	_, err := run(t, "", "--region", "moon-1")
 	require.ErrorContains(t, err, "--region")
-	_, err = run(t, "", "-f", "")
-	require.ErrorContains(t, err, "--filename")
+	_, err = run(t, "", "-f", "other")
+	require.ErrorContains(t, err, "--filename (-f): is given 2 times")
 }

@@ -30,6 +30,8 @@ type Options struct {
 	NodeCost                              float64
 	Timeout                               time.Duration
 	Compare, Verify, All, NoFit           bool
+
+	paths []string // of the flag, which may stand there once
 }
 
 // NewCommand makes `berth simulate`.
@@ -55,7 +57,7 @@ Prices are the published list prices; spot prices are an estimate. Nothing is ch
 		},
 	}
 	fs := cmd.Flags()
-	fs.StringVarP(&o.Path, "filename", "f", "", "file or folder with manifests, or a scenario; - is standard input")
+	fs.StringArrayVarP(&o.paths, "filename", "f", nil, "file or folder with manifests, or a scenario; - is standard input")
 	fs.StringVarP(&o.Output, "output", "o", "table", "table or json")
 	fs.StringVar(&o.Region, "region", "us-east-1", "AWS region whose types and prices are used for manifests")
 	fs.StringVar(&o.SchedulerConfig, "scheduler-config", "", "KubeSchedulerConfiguration whose filters confirm the plan (default: Berth's own)")
@@ -71,6 +73,12 @@ Prices are the published list prices; spot prices are an estimate. Nothing is ch
 }
 
 func (o *Options) validate() error {
+	if len(o.paths) > 1 {
+		return fmt.Errorf("--filename (-f): is given %d times, want once; put the files into one folder and give that", len(o.paths))
+	}
+	if len(o.paths) == 1 {
+		o.Path = o.paths[0]
+	}
 	switch {
 	case o.Path == "":
 		return fmt.Errorf("--filename (-f): missing; give a file or folder with manifests, or a scenario")

@@ -147,6 +147,7 @@ func TestBadInputNamesTheFault(t *testing.T) {
 		want []string
 	}{
 		"no file":              {[]string{}, []string{"--filename", "missing"}},
+		"two files":            {[]string{"-f", "x", "-f", "y"}, []string{"--filename", "2 times"}},
 		"unknown output":       {[]string{"-f", "x", "-o", "xml"}, []string{"--output", "xml", "table or json"}},
 		"missing file":         {[]string{"-f", "/does/not/exist"}, []string{"/does/not/exist"}},
 		"unknown preference":   {[]string{"-f", "x", "--preference-policy", "Maybe"}, []string{"--preference-policy", "Maybe"}},
