@@ -140,6 +140,12 @@ func whyNotReady(pool *karpv1.NodePool) string {
 	case ready == nil:
 		return "it has not been checked yet"
 	case ready.Status != "True":
+		// Ready itself only counts up what it depends on; that says why.
+		for _, kind := range []string{karpv1.ConditionValidationSucceeded, karpv1.ConditionNodeClassReady} {
+			if c := meta.FindStatusCondition(pool.Status.Conditions, kind); c != nil && c.Status != "True" && c.Message != "" {
+				return "it is not ready: " + c.Message
+			}
+		}
 		return strings.TrimSpace(fmt.Sprintf("it is not ready: %s %s", ready.Reason, ready.Message))
 	case ready.ObservedGeneration != 0 && ready.ObservedGeneration != pool.Generation:
 		return "its latest change has not been checked yet"
@@ -168,7 +174,11 @@ func (p *Provisioner) promiseExisting(ctx context.Context, placements []solver.P
 func (p *Provisioner) refuse(ctx context.Context, unfit []solver.Unfit, notReady []solver.PoolReason) {
 	woken := make([]*corev1.Pod, 0, len(unfit))
 	for _, u := range unfit {
-		reason := refusal(append(slices.Clone(u.Reasons), notReady...))
+		reasons := slices.Clone(u.Reasons)
+		if len(notReady) > 0 { // that there is no pool would be wrong
+			reasons = slices.DeleteFunc(reasons, func(r solver.PoolReason) bool { return r.Pool == "" && r.Reason == solver.NoPools })
+		}
+		reason := refusal(append(reasons, notReady...))
 		p.Promises.Refuse(u.Pod, reason, p.Clock.Now())
 		p.Events.FailedScheduling(u.Pod, reason) // the scheduler's own event lacks it while there is no node at all
 		woken = append(woken, u.Pod)

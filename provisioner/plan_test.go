@@ -47,7 +47,9 @@ func TestWhyNotReady(t *testing.T) {
 		pool karpv1.NodePool
 		want string
 	}{
-		"ready":                      {pool: karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: karpv1.NodePoolStatus{Conditions: ready("True", 2)}}},
+		"ready": {pool: karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{Generation: 2}, Status: karpv1.NodePoolStatus{Conditions: ready("True", 2)}}},
+		"the class is at fault": {pool: karpv1.NodePool{Status: karpv1.NodePoolStatus{Conditions: append(ready("False", 0),
+			metav1.Condition{Type: karpv1.ConditionNodeClassReady, Status: "False", Message: "EC2NodeClass default is being deleted"})}}, want: "it is not ready: EC2NodeClass default is being deleted"},
 		"PROV-005 not ready":         {pool: karpv1.NodePool{Status: karpv1.NodePoolStatus{Conditions: ready("False", 0)}}, want: "it is not ready: Why because"},
 		"PROV-006 being deleted":     {pool: karpv1.NodePool{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}, Status: karpv1.NodePoolStatus{Conditions: ready("True", 0)}}, want: "it is being deleted"},
 		"static":                     {pool: karpv1.NodePool{Spec: karpv1.NodePoolSpec{Replicas: &replicas}, Status: karpv1.NodePoolStatus{Conditions: ready("True", 0)}}, want: "it is static (spec.replicas is set)"},

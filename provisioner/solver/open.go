@@ -27,11 +27,14 @@ func (s score) better(o score) bool {
 	return s.value > o.value+tie
 }
 
+// NoPools is the reason of pods when there is no pool to buy from.
+const NoPools = "no nodepools found"
+
 // onNewClaim opens a claim for the class in the first pool that works, and fills it. It returns why
 // there is none, one reason per pool.
 func (s *solve) onNewClaim(c *class, w *walk, d domains) []PoolReason {
 	if len(s.pools) == 0 {
-		return []PoolReason{{Reason: "no nodepools found"}}
+		return []PoolReason{{Reason: NoPools}}
 	}
 	var reasons []PoolReason
 	for _, p := range s.inOrder(c) {
