@@ -126,7 +126,10 @@ func TestAdmission(t *testing.T) {
 		"fits":                {pod: newPod("p", "2")},
 		"beyond the true cpu": {before: []*corev1.Pod{newPod("a", "1500m")}, pod: newPod("p", "1"), reason: "OutOfcpu"},
 		"beyond the pods":     {before: []*corev1.Pod{newPod("a", "1m"), newPod("b", "1m"), newPod("c", "1m")}, pod: newPod("p", "1m"), reason: "OutOfpods"},
-		"another team's":      {pod: newPod("p", "1", selects), reason: "NodeAffinity"},
+		"a device that somebody else counts": {pod: newPod("p", "1", func(p *corev1.Pod) {
+			p.Spec.Containers[0].Resources.Requests["vendor.example/device"] = resource.MustParse("1")
+		})},
+		"another team's": {pod: newPod("p", "1", selects), reason: "NodeAffinity"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -169,6 +169,8 @@ func (k *Kubelets) reportNode(ctx context.Context, m *machine, ready, devices bo
 		return err
 	}
 	status := k.nodeStatus(m, ready, devices)
+	keepForeign(status.Capacity, have.Status.Capacity)
+	keepForeign(status.Allocatable, have.Status.Allocatable)
 	if sameReport(have.Status, status) {
 		return nil
 	}
@@ -194,6 +196,15 @@ func (k *Kubelets) reportNode(ctx context.Context, m *machine, ready, devices bo
 		return nil
 	}
 	return err
+}
+
+// keepForeign leaves extended resources that somebody else has put on the node as they are.
+func keepForeign(report, have corev1.ResourceList) {
+	for name, quantity := range have {
+		if _, ours := report[name]; !ours && isExtended(name) {
+			report[name] = quantity
+		}
+	}
 }
 
 func sameReport(a, b corev1.NodeStatus) bool {
