@@ -28,17 +28,25 @@ import (
 	"github.com/berth-dev/berth/provisioner/events"
 	"github.com/berth-dev/berth/provisioner/generated/clientset/versioned"
 	"github.com/berth-dev/berth/provisioner/generated/informers/externalversions"
-	karplisters "github.com/berth-dev/berth/provisioner/generated/listers/karpenter/v1"
 )
 
 // What is asked of the queue: up to ten messages at a time, waiting for them as long as SQS lets one; a
 // message that is not dealt with comes again after visibility.
 const (
-	batchSize   = 10
-	longPoll    = 20 * time.Second
-	visibility  = 20 * time.Second
-	firstPause  = time.Second
-	maxPause    = time.Minute
+	batchSize  = 10
+	longPoll   = 20 * time.Second
+	visibility = 20 * time.Second
+	// handlingTime bounds the work on one message, so that the others of its batch are deleted before they
+	// show again.
+	handlingTime = 10 * time.Second
+	// helpers read beside the loop while batches come full. With ten messages of at most 1 MiB each they
+	// also bound the memory of a flood. helperPoll is not zero, as SQS then asks some of its servers only.
+	helpers    = 15
+	helperPoll = time.Second
+	firstPause = time.Second
+	// maxPause is short, as the warning of a spot instance is two minutes; quietFor keeps the log readable.
+	maxPause    = 10 * time.Second
+	quietFor    = time.Minute
 	maxReceives = 10 // a message that fails so often is given up, so that it is not tried for days
 )
 
@@ -46,7 +54,7 @@ const (
 type Queue interface {
 	GetQueueUrl(ctx context.Context, in *sqs.GetQueueUrlInput, options ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error)
 	ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, options ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error)
-	DeleteMessage(ctx context.Context, in *sqs.DeleteMessageInput, options ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error)
+	DeleteMessageBatch(ctx context.Context, in *sqs.DeleteMessageBatchInput, options ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error)
 }
 
 // Shortages remembers what the cloud has none of.
@@ -72,20 +80,28 @@ type Deps struct {
 type Controller struct {
 	Deps
 	name    string
-	claims  karplisters.NodeClaimLister
 	nodes   corelisters.NodeLister
 	synced  []cache.InformerSynced
 	metrics *metrics
+
+	byInstance cache.Indexer // of claims
 }
 
-// New makes a Controller for the queue of that name; without a name only health is watched. It must be called before the informers start.
+// New makes a Controller for the queue of that name; without a name only health is watched. It must be
+// called before the informers start, once for each Ours.
 func New(deps Deps, queueName string) (*Controller, error) {
-	claims, nodes := deps.Ours.Karpenter().V1().NodeClaims(), deps.Core.Core().V1().Nodes()
+	claims, nodes := deps.Ours.Karpenter().V1().NodeClaims().Informer(), deps.Core.Core().V1().Nodes()
+	if err := claims.AddIndexers(cache.Indexers{instanceIndex: instanceOf}); err != nil {
+		return nil, fmt.Errorf("index nodeclaims by instance: %w", err)
+	}
 	m, err := newMetrics(deps.Registry)
+	if err != nil {
+		return nil, err
+	}
 	return &Controller{
-		Deps: deps, name: queueName, claims: claims.Lister(), nodes: nodes.Lister(), metrics: m,
-		synced: []cache.InformerSynced{claims.Informer().HasSynced, nodes.Informer().HasSynced},
-	}, err
+		Deps: deps, name: queueName, nodes: nodes.Lister(), metrics: m, byInstance: claims.GetIndexer(),
+		synced: []cache.InformerSynced{claims.HasSynced, nodes.Informer().HasSynced},
+	}, nil
 }
 
 // Run watches the health of instances and, when there is a queue, reads it, until ctx ends and every
@@ -110,8 +126,9 @@ func (c *Controller) read(ctx context.Context) {
 	logger := klog.FromContext(ctx).WithValues("queue", c.name)
 	ctx = klog.NewContext(ctx, logger)
 	url, pause := "", firstPause
+	var told time.Time
 	for ctx.Err() == nil {
-		err := c.poll(ctx, &url)
+		err := c.turn(ctx, &url)
 		if err == nil {
 			c.metrics.healthy.Set(1)
 			pause = firstPause
@@ -121,7 +138,10 @@ func (c *Controller) read(ctx context.Context) {
 			return
 		}
 		c.metrics.healthy.Set(0)
-		logger.Error(err, "Reading the interruption queue failed, will retry; until then interruptions are noticed only when nodes are lost", "pause", pause)
+		if now := c.Clock.Now(); told.IsZero() || now.Sub(told) >= quietFor {
+			told = now
+			logger.Error(err, "Reading the interruption queue failed, will retry; until then interruptions are noticed only when nodes are lost", "pause", pause)
+		}
 		select {
 		case <-ctx.Done():
 		case <-c.Clock.After(pause):
@@ -130,8 +150,9 @@ func (c *Controller) read(ctx context.Context) {
 	}
 }
 
-// poll takes one batch from the queue. url is found first, and forgotten when the queue is gone.
-func (c *Controller) poll(ctx context.Context, url *string) error {
+// turn waits for one batch and deals with it, and with all that waits behind it. url is found first, and
+// forgotten when the queue cannot be read. An error is one of the queue; those of messages are logged.
+func (c *Controller) turn(ctx context.Context, url *string) error {
 	if *url == "" {
 		out, err := c.Queue.GetQueueUrl(ctx, &sqs.GetQueueUrlInput{QueueName: &c.name})
 		if err != nil {
@@ -139,52 +160,103 @@ func (c *Controller) poll(ctx context.Context, url *string) error {
 		}
 		*url = aws.ToString(out.QueueUrl)
 	}
-	out, err := c.Queue.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
-		QueueUrl: url, MaxNumberOfMessages: batchSize, VisibilityTimeout: int32(visibility.Seconds()), WaitTimeSeconds: int32(longPoll.Seconds()),
-		MessageSystemAttributeNames: []sqstypes.MessageSystemAttributeName{sqstypes.MessageSystemAttributeNameSentTimestamp, sqstypes.MessageSystemAttributeNameApproximateReceiveCount},
-		MessageAttributeNames:       []string{"All"},
-	})
+	n, err := c.batch(ctx, *url, longPoll)
+	if err == nil && n == batchSize {
+		err = c.backlog(ctx, *url)
+	}
 	if err != nil {
 		*url = ""
-		return fmt.Errorf("receive from SQS queue %q (permission sqs:ReceiveMessage): %w", c.name, err)
 	}
-	errs := make([]error, len(out.Messages))
+	return err
+}
+
+// backlog reads with many at once until nothing comes any more: a spot storm must not wait in line.
+func (c *Controller) backlog(ctx context.Context, url string) error {
+	errs := make([]error, helpers+1)
 	var wg sync.WaitGroup
-	for i := range out.Messages {
-		wg.Go(func() { errs[i] = c.handle(ctx, *url, &out.Messages[i]) })
+	for i := range errs {
+		wg.Go(func() {
+			for n := 1; n > 0 && errs[i] == nil && ctx.Err() == nil; {
+				n, errs[i] = c.batch(ctx, url, helperPoll)
+			}
+		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// handle acts on one message and takes it out of the queue. When it cannot act the message stays, and
-// comes again.
-func (c *Controller) handle(ctx context.Context, url string, m *sqstypes.Message) error {
-	logger := klog.FromContext(ctx)
-	parsed, err := message.Parse(aws.ToString(m.Body))
-	switch {
-	case err != nil:
-		logger.Error(err, "A message in the interruption queue cannot be read, it is deleted", "messageID", aws.ToString(m.MessageId))
-		c.metrics.poison.WithLabelValues("unreadable").Inc()
-	default:
-		c.metrics.received.WithLabelValues(string(parsed.Kind)).Inc()
-		if !parsed.Time.IsZero() {
-			c.metrics.latency.Observe(c.Clock.Since(parsed.Time).Seconds())
-		}
-		err := c.act(ctx, parsed)
-		if err != nil && receives(m) < maxReceives {
-			return fmt.Errorf("act on message %s: %w", aws.ToString(m.MessageId), err)
-		}
-		if err != nil {
-			logger.Error(err, "A message could not be acted on again and again, it is given up", "messageID", aws.ToString(m.MessageId), "kind", parsed.Kind)
-			c.metrics.poison.WithLabelValues("failing").Inc()
+// batch receives up to ten messages, deals with them in parallel, and deletes those that are dealt with.
+// It returns how many there were.
+func (c *Controller) batch(ctx context.Context, url string, wait time.Duration) (int, error) {
+	out, err := c.Queue.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
+		QueueUrl: &url, MaxNumberOfMessages: batchSize, VisibilityTimeout: int32(visibility.Seconds()), WaitTimeSeconds: int32(wait.Seconds()),
+		MessageSystemAttributeNames: []sqstypes.MessageSystemAttributeName{sqstypes.MessageSystemAttributeNameSentTimestamp, sqstypes.MessageSystemAttributeNameApproximateReceiveCount},
+		MessageAttributeNames:       []string{"All"},
+	})
+	if err != nil {
+		return 0, fmt.Errorf("receive from SQS queue %q (permission sqs:ReceiveMessage): %w", c.name, err)
+	}
+	done := make([]bool, len(out.Messages))
+	var wg sync.WaitGroup
+	for i := range out.Messages {
+		wg.Go(func() { done[i] = c.handle(ctx, &out.Messages[i]) })
+	}
+	wg.Wait()
+	var entries []sqstypes.DeleteMessageBatchRequestEntry
+	for i := range out.Messages {
+		if done[i] {
+			entries = append(entries, sqstypes.DeleteMessageBatchRequestEntry{Id: aws.String(strconv.Itoa(i)), ReceiptHandle: out.Messages[i].ReceiptHandle})
 		}
 	}
-	if _, err := c.Queue.DeleteMessage(ctx, &sqs.DeleteMessageInput{QueueUrl: &url, ReceiptHandle: m.ReceiptHandle}); err != nil {
-		return fmt.Errorf("delete message %s (permission sqs:DeleteMessage): %w", aws.ToString(m.MessageId), err)
+	return len(out.Messages), c.delete(ctx, url, entries)
+}
+
+// delete takes messages out of the queue. Those for which that fails come again, which is harmless.
+func (c *Controller) delete(ctx context.Context, url string, entries []sqstypes.DeleteMessageBatchRequestEntry) error {
+	if len(entries) == 0 {
+		return nil
 	}
-	c.metrics.deleted.Inc()
+	out, err := c.Queue.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &url, Entries: entries})
+	if err != nil {
+		return fmt.Errorf("delete %d messages from SQS queue %q (permission sqs:DeleteMessage): %w", len(entries), c.name, err)
+	}
+	c.metrics.deleted.Add(float64(len(entries) - len(out.Failed)))
+	if len(out.Failed) > 0 {
+		first := &out.Failed[0]
+		return fmt.Errorf("delete %d of %d messages from SQS queue %q (permission sqs:DeleteMessage): %s: %s",
+			len(out.Failed), len(entries), c.name, aws.ToString(first.Code), aws.ToString(first.Message))
+	}
 	return nil
+}
+
+// handle acts on one message and reports whether it is dealt with. If not it stays in the queue, and comes
+// again.
+func (c *Controller) handle(ctx context.Context, m *sqstypes.Message) bool {
+	ctx, cancel := context.WithTimeout(ctx, handlingTime)
+	defer cancel()
+	logger := klog.FromContext(ctx).WithValues("messageID", aws.ToString(m.MessageId))
+	parsed, err := message.Parse(aws.ToString(m.Body))
+	if err != nil {
+		logger.Error(err, "A message in the interruption queue cannot be read, it is deleted")
+		c.metrics.poison.WithLabelValues("unreadable").Inc()
+		return true
+	}
+	c.metrics.received.WithLabelValues(string(parsed.Kind)).Inc()
+	if !parsed.Time.IsZero() {
+		c.metrics.latency.Observe(max(0, c.Clock.Since(parsed.Time).Seconds())) // clocks differ
+	}
+	err = c.act(ctx, parsed)
+	switch {
+	case err == nil:
+		return true
+	case receives(m) < maxReceives:
+		logger.Error(err, "Acting on a message failed, it comes again", "kind", parsed.Kind, "instances", parsed.Instances)
+		return false
+	default:
+		logger.Error(err, "A message could not be acted on again and again, it is given up", "kind", parsed.Kind, "instances", parsed.Instances)
+		c.metrics.poison.WithLabelValues("failing").Inc()
+		return true
+	}
 }
 
 func receives(m *sqstypes.Message) int {
@@ -219,26 +291,44 @@ func (c *Controller) act(ctx context.Context, m message.Message) error {
 
 // find returns the claim of the instance and, when there is one, its node.
 func (c *Controller) find(id string) (*karpv1.NodeClaim, *corev1.Node, error) {
-	claims, err := c.claims.List(labels.Everything())
+	found, err := c.byInstance.ByIndex(instanceIndex, id)
 	if err != nil {
-		return nil, nil, fmt.Errorf("list nodeclaims: %w", err)
+		return nil, nil, fmt.Errorf("look up nodeclaim of instance %s: %w", id, err)
 	}
-	for _, claim := range claims {
-		if !strings.HasSuffix(claim.Status.ProviderID, "/"+id) {
-			continue
-		}
-		nodes, err := c.nodes.List(labels.Everything())
-		if err != nil {
-			return nil, nil, fmt.Errorf("list nodes: %w", err)
-		}
-		for _, node := range nodes {
-			if node.Spec.ProviderID == claim.Status.ProviderID {
-				return claim, node, nil
-			}
-		}
-		return claim, nil, nil
+	if len(found) == 0 {
+		return nil, nil, nil
 	}
-	return nil, nil, nil
+	claim, ok := found[0].(*karpv1.NodeClaim)
+	if !ok {
+		return nil, nil, fmt.Errorf("look up nodeclaim of instance %s: found a %T", id, found[0])
+	}
+	if claim.Status.NodeName != "" {
+		node, err := c.nodes.Get(claim.Status.NodeName)
+		if err == nil && node.Spec.ProviderID == claim.Status.ProviderID {
+			return claim, node, nil
+		}
+	}
+	nodes, err := c.nodes.List(labels.Everything()) // it may have joined and not be registered yet
+	if err != nil {
+		return nil, nil, fmt.Errorf("list nodes: %w", err)
+	}
+	for _, node := range nodes {
+		if node.Spec.ProviderID == claim.Status.ProviderID {
+			return claim, node, nil
+		}
+	}
+	return claim, nil, nil
+}
+
+// instanceIndex finds claims by the id of their instance.
+const instanceIndex = "interruption-instance"
+
+func instanceOf(object any) ([]string, error) {
+	claim, ok := object.(*karpv1.NodeClaim)
+	if !ok || claim.Status.ProviderID == "" {
+		return nil, nil
+	}
+	return []string{claim.Status.ProviderID[strings.LastIndexByte(claim.Status.ProviderID, '/')+1:]}, nil
 }
 
 func (c *Controller) respond(ctx context.Context, kind message.Kind, r response, claim *karpv1.NodeClaim, node *corev1.Node) error {

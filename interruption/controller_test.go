@@ -25,6 +25,7 @@ import (
 	kubefake "k8s.io/client-go/kubernetes/fake"
 	k8stesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/berth-dev/berth/interruption"
@@ -39,15 +40,20 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // fakeQueue is a queue in memory; the wire is tested with the simulator.
 type fakeQueue struct {
 	mu       sync.Mutex
+	now      func() time.Time
 	missing  bool
 	bodies   map[string]string // by handle
+	hidden   map[string]time.Time
 	received map[string]int
 	polls    []*sqs.ReceiveMessageInput
-	failing  bool // DeleteMessage
+	asked    int    // GetQueueUrl
+	deletes  int    // DeleteMessageBatch
+	failing  bool   // DeleteMessageBatch as a whole
+	keeps    string // a handle that DeleteMessageBatch cannot delete
 }
 
 func newQueue(bodies ...string) *fakeQueue {
-	q := &fakeQueue{bodies: map[string]string{}, received: map[string]int{}}
+	q := &fakeQueue{now: time.Now, bodies: map[string]string{}, received: map[string]int{}, hidden: map[string]time.Time{}}
 	for i, b := range bodies {
 		q.bodies[strconv.Itoa(i)] = b
 	}
@@ -57,6 +63,7 @@ func newQueue(bodies ...string) *fakeQueue {
 func (q *fakeQueue) GetQueueUrl(context.Context, *sqs.GetQueueUrlInput, ...func(*sqs.Options)) (*sqs.GetQueueUrlOutput, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.asked++
 	if q.missing {
 		return nil, &sqstypes.QueueDoesNotExist{}
 	}
@@ -67,13 +74,17 @@ func (q *fakeQueue) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageIn
 	q.mu.Lock()
 	q.polls = append(q.polls, in)
 	out := &sqs.ReceiveMessageOutput{}
-	handles := make([]string, 0, len(q.bodies))
+	now := q.now()
+	var handles []string
 	for handle := range q.bodies {
-		handles = append(handles, handle)
+		if !q.hidden[handle].After(now) {
+			handles = append(handles, handle)
+		}
 	}
 	slices.Sort(handles)
 	for _, handle := range handles[:min(len(handles), int(in.MaxNumberOfMessages))] {
 		q.received[handle]++
+		q.hidden[handle] = now.Add(time.Duration(in.VisibilityTimeout) * time.Second)
 		out.Messages = append(out.Messages, sqstypes.Message{
 			MessageId: &handle, ReceiptHandle: &handle, Body: aws.String(q.bodies[handle]),
 			Attributes: map[string]string{"ApproximateReceiveCount": strconv.Itoa(q.received[handle])},
@@ -90,14 +101,30 @@ func (q *fakeQueue) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageIn
 	return out, nil
 }
 
-func (q *fakeQueue) DeleteMessage(_ context.Context, in *sqs.DeleteMessageInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageOutput, error) {
+func (q *fakeQueue) DeleteMessageBatch(_ context.Context, in *sqs.DeleteMessageBatchInput, _ ...func(*sqs.Options)) (*sqs.DeleteMessageBatchOutput, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.deletes++
 	if q.failing {
 		return nil, errors.New("no")
 	}
-	delete(q.bodies, *in.ReceiptHandle)
-	return &sqs.DeleteMessageOutput{}, nil
+	out := &sqs.DeleteMessageBatchOutput{}
+	for _, e := range in.Entries {
+		if *e.ReceiptHandle == q.keeps {
+			out.Failed = append(out.Failed, sqstypes.BatchResultErrorEntry{Id: e.Id, Code: aws.String("InternalError")})
+			continue
+		}
+		delete(q.bodies, *e.ReceiptHandle)
+		out.Successful = append(out.Successful, sqstypes.DeleteMessageBatchResultEntry{Id: e.Id})
+	}
+	return out, nil
+}
+
+// change sets what the queue does from now on.
+func (q *fakeQueue) change(set func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	set()
 }
 
 func (q *fakeQueue) left() int {
@@ -118,6 +145,8 @@ func (s *shortages) MarkOffering(capacityType, instanceType, zone string) {
 }
 
 type world struct {
+	wire      interruption.Queue // instead of queue
+	real      clock.WithTicker   // instead of clock
 	queue     *fakeQueue
 	ours      *fake.Clientset
 	kube      *kubefake.Clientset
@@ -168,10 +197,15 @@ func start(t *testing.T, q *fakeQueue, objects ...runtime.Object) *world {
 
 func (w *world) run(t *testing.T) {
 	t.Helper()
+	queue, clock := w.wire, w.real
+	if queue == nil {
+		w.queue.change(func() { w.queue.now = w.clock.Now })
+		queue, clock = w.queue, w.clock
+	}
 	core, ours := informers.NewSharedInformerFactory(w.kube, 0), externalversions.NewSharedInformerFactory(w.ours, 0)
 	deps := interruption.Deps{
-		Queue: w.queue, Karpenter: w.ours, Core: core, Ours: ours, Shortages: w.shortages,
-		Events: events.NewRecorder(w.sink, w.clock), Clock: w.clock, Registry: w.registry,
+		Queue: queue, Karpenter: w.ours, Core: core, Ours: ours, Shortages: w.shortages,
+		Events: events.NewRecorder(w.sink, clock), Clock: clock, Registry: w.registry,
 	}
 	if w.health != nil {
 		deps.Health = w.health
@@ -311,6 +345,80 @@ func TestMessagesThatConcernNobody(t *testing.T) {
 	require.InDelta(t, 1, w.metric(t, "karpenter_interruption_received_messages_total", "spot_interrupted"), 0)
 	require.InDelta(t, 2, w.metric(t, "berth_interruption_poison_messages_total", "unreadable"), 0)
 	w.eventually(t, func() bool { return w.metric(t, "karpenter_interruption_deleted_messages_total", "") == 34 }, "they are counted")
+}
+
+// IN-02, IN-26: one message that cannot be deleted is counted as such, and the queue is not looked up anew.
+func TestIN26OneOfABatchStays(t *testing.T) {
+	t.Parallel()
+	q := newQueue(sample(t, "unknown-detail-type.json"), sample(t, "unknown-detail-type.json"), sample(t, "unknown-detail-type.json"))
+	q.keeps = "1"
+	w := start(t, q)
+	w.eventually(t, func() bool { return q.left() == 1 }, "two are deleted")
+	require.InDelta(t, 2, w.metric(t, "karpenter_interruption_deleted_messages_total", ""), 0)
+	w.eventually(t, func() bool { return w.metric(t, "berth_interruption_queue_healthy", "") == 0 }, "and it shows")
+	q.change(func() { q.keeps = "" })
+	w.eventually(t, func() bool { return q.left() == 0 && w.metric(t, "berth_interruption_queue_healthy", "") == 1 }, "it is deleted later")
+	require.InDelta(t, 3, w.metric(t, "karpenter_interruption_deleted_messages_total", ""), 0)
+}
+
+// A message that cannot be acted on is hidden for a while; those that come meanwhile must not wait for it.
+func TestFailingMessagesHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	stuck, _ := claimOf("551")
+	other, _ := claimOf("556")
+	q := newQueue(sample(t, "spot-interruption.json"))
+	w := &world{
+		queue: q, ours: fake.NewClientset(stuck, other), kube: kubefake.NewClientset(), clock: clocktesting.NewFakeClock(time.Now()),
+		sink: record.NewFakeRecorder(1000), shortages: &shortages{}, registry: prometheus.NewRegistry(),
+	}
+	w.ours.PrependReactor("delete", "nodeclaims", func(a k8stesting.Action) (bool, runtime.Object, error) {
+		return a.(k8stesting.DeleteAction).GetName() == stuck.Name, nil, errors.New("the API server says no")
+	})
+	w.run(t)
+	received := func() bool { q.mu.Lock(); defer q.mu.Unlock(); return q.received["0"] == 1 }
+	require.Eventually(t, received, 10*time.Second, time.Millisecond)
+	q.change(func() { q.bodies["1"] = sample(t, "capacity-reservation-interruption.json") })
+	// No time passes on the controller's clock: nothing waits.
+	require.Eventually(t, func() bool { return w.gone(other.Name) && q.left() == 1 }, 10*time.Second, time.Millisecond)
+	require.Equal(t, 1.0, w.metric(t, "berth_interruption_queue_healthy", ""), "the queue is not to blame") //nolint:testifylint // a gauge of 0 or 1
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	require.Equal(t, 1, q.asked, "IN-02: the queue is looked up once")
+}
+
+// A flood of noise holds ten good messages.
+func TestFloodIsReadByMany(t *testing.T) {
+	t.Parallel()
+	var claims []runtime.Object
+	var bodies []string
+	for i := range 10 {
+		claim, _ := claimOf("60" + strconv.Itoa(i))
+		claims = append(claims, claim)
+	}
+	for i := range 2000 {
+		body := sample(t, "unknown-detail-type.json")
+		if i%200 == 199 {
+			body = strings.ReplaceAll(sample(t, "spot-interruption.json"), "551", "60"+strconv.Itoa(i/200))
+		}
+		bodies = append(bodies, body)
+	}
+	q := newQueue(bodies...)
+	w := start(t, q, claims...)
+	require.Eventually(t, func() bool { return q.left() == 0 }, 20*time.Second, time.Millisecond)
+	for i := range 10 {
+		require.True(t, w.gone("claim-60"+strconv.Itoa(i)))
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	require.LessOrEqual(t, q.deletes, 200+16, "messages are deleted in batches")
+	short := 0
+	for _, p := range q.polls {
+		if p.WaitTimeSeconds == 1 {
+			short++
+		}
+	}
+	require.Greater(t, short, 100, "many readers share a backlog")
+	require.InDelta(t, 10, w.metric(t, "karpenter_nodeclaims_disrupted_total", ""), 0)
 }
 
 func TestIN10NoMarkWithoutAZone(t *testing.T) {

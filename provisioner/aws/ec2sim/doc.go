@@ -1,5 +1,5 @@
 // Package ec2sim is an HTTP server that speaks the wire protocols of EC2, IAM,
-// STS, SSM, Pricing, EKS and (as an account without queues) SQS, so that the
+// STS, SSM, Pricing, EKS and SQS, so that the
 // unmodified aws-sdk-go-v2 works against it through AWS_ENDPOINT_URL.
 //
 // Its place in the flow: the provisioner calls it as if it were AWS, the

@@ -51,12 +51,19 @@ func (s *Server) Send(name, body string) bool {
 	if q == nil {
 		return false
 	}
+	s.put(q, body)
+	return true
+}
+
+// put adds a message. The caller holds mu.
+func (s *Server) put(q *queue, body string) *queued {
 	s.serial++
 	now := s.opts.Clock.Now()
-	q.messages = append(q.messages, &queued{id: fmt.Sprintf("%08x-0000-4000-9000-%012x", uint32(s.opts.Seed), s.serial), body: body, sent: now, visibleAt: now}) //nolint:gosec // an id
+	m := &queued{id: fmt.Sprintf("%08x-0000-4000-9000-%012x", uint32(s.opts.Seed), s.serial), body: body, sent: now, visibleAt: now} //nolint:gosec // an id
+	q.messages = append(q.messages, m)
 	close(q.added)
 	q.added = make(chan struct{})
-	return true
+	return m
 }
 
 // QueueLength is how many messages the queue holds, those in flight included.
@@ -114,12 +121,7 @@ func (s *Server) sendMessage(r *request) ([]byte, *apiError) {
 	if err := json.Unmarshal(r.json, &in); err != nil || in.MessageBody == "" {
 		return nil, badRequest("MissingParameter", "The request must contain the parameter MessageBody.")
 	}
-	s.serial++
-	now := s.opts.Clock.Now()
-	m := &queued{id: fmt.Sprintf("%08x-0000-4000-9000-%012x", uint32(s.opts.Seed), s.serial), body: in.MessageBody, sent: now, visibleAt: now} //nolint:gosec // an id
-	q.messages = append(q.messages, m)
-	close(q.added)
-	q.added = make(chan struct{})
+	m := s.put(q, in.MessageBody)
 	return marshal(map[string]string{"MessageId": m.id, "MD5OfMessageBody": sum(m.body)}), nil
 }
 
@@ -145,8 +147,14 @@ func (s *Server) receiveMessage(r *request) ([]byte, *apiError) {
 	if in.MaxNumberOfMessages < 1 || in.MaxNumberOfMessages > 10 {
 		return nil, badRequest("InvalidParameterValue", "Value %d for parameter MaxNumberOfMessages is invalid. Reason: Must be between 1 and 10, if provided.", in.MaxNumberOfMessages)
 	}
+	if in.WaitTimeSeconds < 0 || in.WaitTimeSeconds > 20 {
+		return nil, badRequest("InvalidParameterValue", "Value %d for parameter WaitTimeSeconds is invalid. Reason: Must be >= 0 and <= 20, if provided.", in.WaitTimeSeconds)
+	}
 	hidden := 30 * time.Second
 	if in.VisibilityTimeout != nil {
+		if *in.VisibilityTimeout < 0 || *in.VisibilityTimeout > 43200 {
+			return nil, badRequest("InvalidParameterValue", "Value %d for parameter VisibilityTimeout is invalid. Reason: Must be between 0 and 43200, if provided.", *in.VisibilityTimeout)
+		}
 		hidden = time.Duration(*in.VisibilityTimeout) * time.Second
 	}
 	now := s.opts.Clock.Now()
@@ -183,9 +191,55 @@ func (s *Server) deleteMessage(r *request) ([]byte, *apiError) {
 	if err := json.Unmarshal(r.json, &in); err != nil || in.ReceiptHandle == "" {
 		return nil, badRequest("ReceiptHandleIsInvalid", "The input receipt handle is invalid.")
 	}
-	// A handle of a message that is gone is no error, as with SQS.
-	q.messages = slices.DeleteFunc(q.messages, func(m *queued) bool { return m.handle == in.ReceiptHandle })
+	q.remove(map[string]bool{in.ReceiptHandle: true})
 	return []byte("{}"), nil
+}
+
+// remove deletes by handle. One of a message that is gone is no error, as with SQS, and one that is not the
+// newest deletes nothing.
+func (q *queue) remove(handles map[string]bool) {
+	q.messages = slices.DeleteFunc(q.messages, func(m *queued) bool { return m.handle != "" && handles[m.handle] })
+}
+
+func (s *Server) deleteMessageBatch(r *request) ([]byte, *apiError) {
+	q, bad := s.queueIn(r)
+	if bad != nil {
+		return nil, bad
+	}
+	var in struct {
+		Entries []struct{ Id, ReceiptHandle string } //nolint:revive // the wire's name
+	}
+	if err := json.Unmarshal(r.json, &in); err != nil {
+		return nil, badRequest("InvalidParameterValue", "The request cannot be read.")
+	}
+	switch n := len(in.Entries); {
+	case n == 0:
+		return nil, batchFault("EmptyBatchRequest", "There should be at least one DeleteMessageBatchRequestEntry in the request.")
+	case n > 10:
+		return nil, batchFault("TooManyEntriesInBatchRequest", "Maximum number of entries per request are 10. You have sent %d.", n)
+	}
+	handles, ids := map[string]bool{}, map[string]bool{}
+	successful, failed := []map[string]any{}, []map[string]any{}
+	for _, e := range in.Entries {
+		if ids[e.Id] {
+			return nil, batchFault("BatchEntryIdsNotDistinct", "Id %s repeated.", clip(e.Id))
+		}
+		ids[e.Id] = true
+		if !strings.HasPrefix(e.ReceiptHandle, "handle-") {
+			failed = append(failed, map[string]any{"Id": e.Id, "Code": "ReceiptHandleIsInvalid", "Message": "The input receipt handle is invalid.", "SenderFault": true})
+			continue
+		}
+		handles[e.ReceiptHandle] = true
+		successful = append(successful, map[string]any{"Id": e.Id})
+	}
+	q.remove(handles)
+	return marshal(map[string]any{"Successful": successful, "Failed": failed}), nil
+}
+
+func batchFault(code, format string, args ...any) *apiError {
+	bad := badRequest(code, format, args...)
+	bad.queryCode = "AWS.SimpleQueueService." + code + ";Sender"
+	return bad
 }
 
 func sum(text string) string {
@@ -197,10 +251,10 @@ func sum(text string) string {
 // time that it allows is over.
 func (s *Server) awaitMessages(ctx context.Context, r *request) {
 	var in receiving
-	if json.Unmarshal(r.json, &in) != nil || in.WaitTimeSeconds <= 0 {
+	if json.Unmarshal(r.json, &in) != nil || in.WaitTimeSeconds <= 0 || in.WaitTimeSeconds > 20 { // refused later
 		return
 	}
-	deadline := s.opts.Clock.NewTimer(time.Duration(min(in.WaitTimeSeconds, 20)) * time.Second)
+	deadline := s.opts.Clock.NewTimer(time.Duration(in.WaitTimeSeconds) * time.Second)
 	defer deadline.Stop()
 	for {
 		ready, added, next := s.receivable(r)

@@ -69,3 +69,47 @@ func TestQueueHidesWhatWasReceivedUntilItIsDeleted(t *testing.T) {
 	s.DeleteQueue("q")
 	require.Zero(t, s.QueueLength("q"))
 }
+
+func TestQueueDeletesInBatches(t *testing.T) {
+	t.Parallel()
+	s := newSim(t, nil)
+	client := sqs.NewFromConfig(s.config(1))
+	s.CreateQueue("q")
+	for range 12 {
+		require.True(t, s.Send("q", "body"))
+	}
+	found, err := client.GetQueueUrl(t.Context(), &sqs.GetQueueUrlInput{QueueName: aws.String("q")})
+	require.NoError(t, err)
+	got := receive(t, client, found.QueueUrl, 0)
+	require.Len(t, got, 10, "at most ten at a time")
+	require.Len(t, receive(t, client, found.QueueUrl, 0), 2)
+	entry := func(id string, handle *string) sqstypes.DeleteMessageBatchRequestEntry {
+		return sqstypes.DeleteMessageBatchRequestEntry{Id: &id, ReceiptHandle: handle}
+	}
+	remove := func(entries ...sqstypes.DeleteMessageBatchRequestEntry) (*sqs.DeleteMessageBatchOutput, error) {
+		return client.DeleteMessageBatch(t.Context(), &sqs.DeleteMessageBatchInput{QueueUrl: found.QueueUrl, Entries: entries})
+	}
+	out, err := remove(entry("a", got[0].ReceiptHandle), entry("b", aws.String("nonsense")), entry("c", got[1].ReceiptHandle))
+	require.NoError(t, err)
+	require.Len(t, out.Successful, 2)
+	require.Len(t, out.Failed, 1)
+	require.Equal(t, []string{"b", "ReceiptHandleIsInvalid"}, []string{*out.Failed[0].Id, *out.Failed[0].Code})
+	require.Equal(t, 10, s.QueueLength("q"))
+	_, err = remove(entry("a", got[0].ReceiptHandle))
+	require.NoError(t, err, "a message that is gone is no error")
+	require.Equal(t, 10, s.QueueLength("q"))
+
+	_, err = remove([]sqstypes.DeleteMessageBatchRequestEntry{}...)
+	require.ErrorContains(t, err, "EmptyBatchRequest")
+	_, err = remove(entry("a", got[2].ReceiptHandle), entry("a", got[3].ReceiptHandle))
+	require.ErrorContains(t, err, "BatchEntryIdsNotDistinct")
+	var many []sqstypes.DeleteMessageBatchRequestEntry
+	for i := range 11 {
+		many = append(many, entry(string(rune('a'+i)), got[2].ReceiptHandle))
+	}
+	_, err = remove(many...)
+	require.ErrorContains(t, err, "TooManyEntriesInBatchRequest")
+	require.Equal(t, 10, s.QueueLength("q"))
+	_, err = client.ReceiveMessage(t.Context(), &sqs.ReceiveMessageInput{QueueUrl: found.QueueUrl, WaitTimeSeconds: 21})
+	require.ErrorContains(t, err, "WaitTimeSeconds")
+}
