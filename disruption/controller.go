@@ -3,6 +3,7 @@ package disruption
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -18,9 +19,11 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
+	"github.com/berth-dev/berth/disruption/budget"
 	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/catalog"
+	"github.com/berth-dev/berth/provisioner/cloud"
 	"github.com/berth-dev/berth/provisioner/cluster"
 	"github.com/berth-dev/berth/provisioner/events"
 	"github.com/berth-dev/berth/provisioner/generated/clientset/versioned"
@@ -61,6 +64,9 @@ type Deps struct {
 	Planner Planner
 	// Drifts tells what the provider knows about drift; may be nil.
 	Drifts Drifts
+	// Repairs are the node conditions for which nodes are given up; none means that nodes are not repaired
+	// (gate NodeRepair).
+	Repairs []cloud.RepairPolicy
 }
 
 // Options of a Controller. The zero value is valid.
@@ -84,6 +90,9 @@ type Options struct {
 	NodeCost float64
 	// SpotToSpot allows spot nodes to be replaced by cheaper spot nodes (gate SpotToSpotConsolidation).
 	SpotToSpot bool
+	// MaxUnhealthy is how many nodes of a pool may ail before none of them is given up any more: a number,
+	// or a percentage, rounded up. So much trouble at once has another cause. Default "20%".
+	MaxUnhealthy string
 }
 
 func (o Options) withDefaults() Options {
@@ -101,6 +110,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.ConsolidationTime <= 0 {
 		o.ConsolidationTime = 2 * time.Second
+	}
+	if o.MaxUnhealthy == "" {
+		o.MaxUnhealthy = "20%"
 	}
 	return o
 }
@@ -124,7 +136,8 @@ type Controller struct {
 	pauses            map[string]pause                   // by pool
 	offered           map[string][]*catalog.InstanceType // what each pool could buy at offeredAt
 	offeredAt         time.Time
-	expired           map[types.UID]bool // claims that were deleted for their age, until they are gone
+	deleted           map[types.UID]bool      // claims that were deleted whatever holds them, until they are gone
+	repairHeld        map[types.UID]time.Time // claims of ailing nodes that may not be given up before then
 
 	mu       sync.Mutex
 	commands map[string]types.UID    // hidden nodes by name, with the claim that is being removed
@@ -135,12 +148,17 @@ type Controller struct {
 // Registry, after the lifecycle controller, whose disrupted_total it shares.
 func New(deps Deps, options Options) (*Controller, error) {
 	pools, pdbs := deps.Ours.Karpenter().V1().NodePools(), deps.Core.Policy().V1().PodDisruptionBudgets()
+	options = options.withDefaults()
+	if _, err := budget.Share(options.MaxUnhealthy, 0); err != nil {
+		return nil, fmt.Errorf("option MaxUnhealthy: %w", err)
+	}
 	m, err := newMetrics(deps.Registry)
 	return &Controller{
-		Deps: deps, options: options.withDefaults(), metrics: m, pools: pools.Lister(), pdbs: pdbs.Lister(),
+		Deps: deps, options: options, metrics: m, pools: pools.Lister(), pdbs: pdbs.Lister(),
 		synced: []cache.InformerSynced{pools.Informer().HasSynced, pdbs.Informer().HasSynced, deps.State.Synced},
 		chosen: map[string]time.Time{}, commands: map[string]types.UID{}, resting: map[types.UID]time.Time{},
-		drifts: map[types.UID]providerSays{}, pauses: map[string]pause{}, offered: map[string][]*catalog.InstanceType{}, expired: map[types.UID]bool{},
+		drifts: map[types.UID]providerSays{}, pauses: map[string]pause{}, offered: map[string][]*catalog.InstanceType{}, deleted: map[types.UID]bool{},
+		repairHeld: map[types.UID]time.Time{},
 	}, err
 }
 
@@ -176,7 +194,9 @@ func (c *Controller) round(ctx context.Context) {
 		c.reported = now
 		c.report(ctx, v)
 	}
+	c.forgetGone(v)
 	c.advance(ctx, v.snapshot)
+	c.repair(ctx, v)
 	c.removeEmpty(ctx, v)
 	c.expire(ctx, v)
 	c.replaceDrifted(ctx, v)
@@ -248,6 +268,16 @@ func (c *Controller) settle(snapshot *cluster.Snapshot) {
 			c.Hider.Unhide(name)
 		}
 	}
+}
+
+// forgetGone drops what is remembered about claims that are gone.
+func (c *Controller) forgetGone(v *view) {
+	alive := make(map[types.UID]bool, len(v.nodes))
+	for _, node := range v.nodes {
+		alive[node.Claim.UID] = true
+	}
+	maps.DeleteFunc(c.deleted, func(uid types.UID, _ bool) bool { return !alive[uid] })
+	maps.DeleteFunc(c.repairHeld, func(uid types.UID, _ time.Time) bool { return !alive[uid] })
 }
 
 // unhideAll gives every hidden node back to scheduling, which may outlive this controller. Those that

@@ -3,7 +3,6 @@ package disruption
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -152,28 +151,23 @@ func (c *Controller) replaceDrifted(ctx context.Context, v *view) {
 
 // expire replaces nodes that are about to expire, and deletes those whose time is up whatever holds them.
 func (c *Controller) expire(ctx context.Context, v *view) {
-	alive := make(map[types.UID]bool, len(v.nodes))
 	for _, node := range v.nodes {
-		alive[node.Claim.UID] = true
 		_, deadline, ok := method.Expiry(node.Claim)
-		if !ok || v.now.Before(deadline) || node.Claim.DeletionTimestamp != nil || c.expired[node.Claim.UID] {
+		if !ok || v.now.Before(deadline) || node.Claim.DeletionTimestamp != nil || c.deleted[node.Claim.UID] {
 			continue
 		}
 		if err := c.deleteClaim(ctx, node.Claim); err != nil {
 			klog.FromContext(ctx).Error(err, "Deleting an expired NodeClaim failed, will retry", "nodeClaim", klog.KObj(node.Claim))
 			continue
 		}
-		c.expired[node.Claim.UID] = true
+		c.deleted[node.Claim.UID] = true
 		klog.FromContext(ctx).Info("Deleted expired NodeClaim", "nodeClaim", klog.KObj(node.Claim), "deadline", deadline)
 		if node.Node != nil {
 			c.Events.DisruptionTerminating(node.Node, string(reasonExpired))
 		}
 		c.Events.DisruptionTerminating(node.Claim, string(reasonExpired))
-		if pool := v.pools[node.Pool]; pool != nil {
-			c.metrics.countRemoved(node.Claim, pool, reasonExpired)
-		}
+		c.metrics.countRemoved(node.Claim, v.pools[node.Pool], reasonExpired)
 	}
-	maps.DeleteFunc(c.expired, func(uid types.UID, _ bool) bool { return !alive[uid] })
 	deadlineOf := func(node *cluster.Node) time.Time { _, deadline, _ := method.Expiry(node.Claim); return deadline }
 	c.replaceAging(ctx, v, reasonExpired,
 		func(node *cluster.Node) bool {

@@ -28,6 +28,7 @@ import (
 	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/catalog"
+	"github.com/berth-dev/berth/provisioner/cloud"
 	"github.com/berth-dev/berth/provisioner/cluster"
 	"github.com/berth-dev/berth/provisioner/events"
 	"github.com/berth-dev/berth/provisioner/generated/clientset/versioned/fake"
@@ -109,6 +110,7 @@ type world struct {
 	options  disruption.Options
 	planner  *planner
 	drifts   disruption.Drifts
+	repairs  []cloud.RepairPolicy
 }
 
 func newWorld(objects ...runtime.Object) *world {
@@ -131,21 +133,8 @@ func newWorld(objects ...runtime.Object) *world {
 // start runs a controller; stop ends it before the test does.
 func (w *world) start(t *testing.T) (stop func()) {
 	t.Helper()
-	core, ours := informers.NewSharedInformerFactory(w.kube, 0), externalversions.NewSharedInformerFactory(w.ours, 0)
-	model, err := state.New(state.Deps{
-		Core: core, Ours: ours, Promises: w.promises, TypesOf: func(*karpv1.NodeClaim) []*catalog.InstanceType { return nil },
-	})
-	require.NoError(t, err)
-	w.hider.model = model
-	deps := disruption.Deps{
-		Kube: w.kube, Karpenter: w.ours, Core: core, Ours: ours, State: model, Hider: w.hider,
-		Events: events.NewRecorder(w.sink, w.clock), Clock: w.clock, Registry: w.registry,
-		Price: func(n *cluster.Node) float64 { return float64(len(n.Name)) }, Drifts: w.drifts,
-	}
-	if w.planner != nil {
-		w.planner.model = model
-		deps.Planner = w.planner
-	}
+	deps := w.deps(t)
+	core, ours := deps.Core, deps.Ours
 	controller, err := disruption.New(deps, w.options)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -162,6 +151,27 @@ func (w *world) start(t *testing.T) (stop func()) {
 	t.Cleanup(stop)
 	require.Eventually(t, func() bool { return w.clock.ended.Load() > 0 }, 10*time.Second, time.Millisecond)
 	return stop
+}
+
+// deps are what a controller of this world needs.
+func (w *world) deps(t *testing.T) disruption.Deps {
+	t.Helper()
+	core, ours := informers.NewSharedInformerFactory(w.kube, 0), externalversions.NewSharedInformerFactory(w.ours, 0)
+	model, err := state.New(state.Deps{
+		Core: core, Ours: ours, Promises: w.promises, TypesOf: func(*karpv1.NodeClaim) []*catalog.InstanceType { return nil },
+	})
+	require.NoError(t, err)
+	w.hider.model = model
+	deps := disruption.Deps{
+		Kube: w.kube, Karpenter: w.ours, Core: core, Ours: ours, State: model, Hider: w.hider,
+		Events: events.NewRecorder(w.sink, w.clock), Clock: w.clock, Registry: w.registry,
+		Price: func(n *cluster.Node) float64 { return float64(len(n.Name)) }, Drifts: w.drifts, Repairs: w.repairs,
+	}
+	if w.planner != nil {
+		w.planner.model = model
+		deps.Planner = w.planner
+	}
+	return deps
 }
 
 // rounds lets at least n whole rounds pass; the first that ends may have begun before.

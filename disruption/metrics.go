@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-dev/berth/disruption/budget"
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
@@ -20,6 +22,7 @@ type metrics struct {
 	rejected  *prometheus.CounterVec   // consolidation_type
 	failed    *prometheus.CounterVec   // decision, reason, consolidation_type
 	searched  *prometheus.HistogramVec // reason, consolidation_type
+	repaired  *prometheus.CounterVec   // condition, nodepool, capacity_type, image_id
 
 	pools map[string]struct{} // that have gauges
 }
@@ -51,10 +54,14 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 			Namespace: "karpenter", Subsystem: "voluntary_disruption", Name: "decision_evaluation_duration_seconds",
 			Help: "How long one look for nodes to disrupt took.", Buckets: prometheus.ExponentialBuckets(0.001, 2, 14),
 		}, []string{"reason", "consolidation_type"}),
+		repaired: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: "karpenter", Subsystem: "nodeclaims", Name: "unhealthy_disrupted_total",
+			Help: "NodeClaims whose removal was begun because of a condition of their node.",
+		}, []string{"condition", "nodepool", "capacity_type", "image_id"}),
 		pools: map[string]struct{}{},
 	}
 	var errs []error
-	for _, collector := range []prometheus.Collector{m.decisions, m.allowed, m.consuming, m.rejected, m.failed, m.searched} {
+	for _, collector := range []prometheus.Collector{m.decisions, m.allowed, m.consuming, m.rejected, m.failed, m.searched, m.repaired} {
 		errs = append(errs, registry.Register(collector))
 	}
 	err := registry.Register(m.disrupted)
@@ -90,11 +97,34 @@ func (m *metrics) keepPools(pools map[string]*karpv1.NodePool) {
 	}
 }
 
-// countRemoved counts a claim whose removal was begun.
+// countRemoved counts a claim whose removal was begun; pool is nil for claims without one.
 func (m *metrics) countRemoved(claim *karpv1.NodeClaim, pool *karpv1.NodePool, reason karpv1.DisruptionReason) {
-	m.disrupted.WithLabelValues(
-		strings.ToLower(string(reason)), pool.Name, claim.Labels[karpv1.LabelCapacityType], policyLabel(pool.Spec.Disruption.ConsolidationPolicy), terminationMode(claim),
-	).Inc()
+	name, policy := "", ""
+	if pool != nil {
+		name, policy = pool.Name, policyLabel(pool.Spec.Disruption.ConsolidationPolicy)
+	}
+	mode := terminationMode(claim)
+	if reason == reasonUnhealthy {
+		mode = "forceful"
+	}
+	m.disrupted.WithLabelValues(strings.ToLower(string(reason)), name, claim.Labels[karpv1.LabelCapacityType], policy, mode).Inc()
+}
+
+// countRepaired counts a claim whose node was given up for the condition.
+func (m *metrics) countRepaired(claim *karpv1.NodeClaim, condition corev1.NodeConditionType) {
+	m.repaired.WithLabelValues(snake(string(condition)), claim.Labels[karpv1.LabelNodePool], claim.Labels[karpv1.LabelCapacityType], claim.Status.ImageID).Inc()
+}
+
+// snake turns a word in PascalCase into snake_case.
+func snake(word string) string {
+	var b strings.Builder
+	for i, r := range word {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
 }
 
 func policyLabel(policy karpv1.ConsolidationPolicy) string {

@@ -76,19 +76,22 @@ func one(b karpv1.Budget, total int, now time.Time) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	limit, err := value(b.Nodes, total)
-	if err != nil || active {
-		return limit, err
+	limit, err := Share(b.Nodes, total)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("nodes %w", err)
+	case !active:
+		return Unlimited, nil
 	}
-	return Unlimited, nil
+	return limit, nil
 }
 
-// value reads a number, or a percentage of total, rounded up.
-func value(text string, total int) (int, error) {
+// Share reads a number, or a percentage of total, rounded up.
+func Share(text string, total int) (int, error) {
 	number, isPercent := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseUint(number, 10, 31)
 	if err != nil || (isPercent && n > 100) {
-		return 0, fmt.Errorf("nodes %q is neither a number nor a percentage up to 100%%", text)
+		return 0, fmt.Errorf("%q is neither a number nor a percentage up to 100%%", text)
 	}
 	if !isPercent {
 		return int(n), nil

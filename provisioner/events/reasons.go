@@ -25,6 +25,7 @@ const (
 	ReasonUnconsolidatable           = "Unconsolidatable"               // Normal, Node and NodeClaim
 	ReasonDisruptionWaitingReadiness = "DisruptionWaitingReadiness"     // Normal, NodeClaim
 	ReasonConsolidationRejected      = "ConsolidationRejected"          // Normal, Node and NodeClaim
+	ReasonNodeRepairBlocked          = "NodeRepairBlocked"              // Warning, Node
 	ReasonLaunchBraked               = "LaunchBraked"                   // Warning, NodePool
 	ReasonTerminationGraceExpiring   = "TerminationGracePeriodExpiring" // Warning, NodeClaim
 )
@@ -120,6 +121,11 @@ func (r *Recorder) DisruptionWaiting(claim Object) {
 // ConsolidationRejected says why a consolidation that looked good was not carried out.
 func (r *Recorder) ConsolidationRejected(object Object, why string) {
 	r.normal(object, ReasonConsolidationRejected, defaultDedupe, "Consolidation rejected, reason: %s", why)
+}
+
+// NodeRepairBlocked says why a node that ails is not given up.
+func (r *Recorder) NodeRepairBlocked(node Object, why string) {
+	r.warn(node, ReasonNodeRepairBlocked, 15*time.Minute, "%s", why)
 }
 
 // LaunchBraked says that a safety brake holds launches back.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-dev/berth/disruption/budget"
 	"github.com/berth-dev/berth/plugins/config"
 )
 
@@ -25,6 +26,7 @@ type Settings struct {
 	MinValuesPolicy                     config.MinValuesPolicy
 	NodeCap                             int     // most nodes in the cluster; 0 means the default of package launch
 	NodeCost                            float64 // USD per hour and node beside the instance
+	MaxUnhealthy                        string  // nodes of a pool: a number or a percentage
 	LeaseName, LeaseNamespace           string
 	VMMemoryOverheadPercent             float64
 	ReservedENIs                        int
@@ -74,6 +76,7 @@ func (s *Settings) addFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&s.minValuesText, "min-values-policy", s.minValuesText, "What happens when minValues cannot be met: Strict or BestEffort. Default: the plugin's minValuesPolicy, Strict. Environment: MIN_VALUES_POLICY.")
 	fs.IntVar(&s.NodeCap, "node-cap", s.NodeCap, "With this many nodes in the cluster nothing more is bought; 0 means 10000. Environment: NODE_CAP.")
 	fs.Float64Var(&s.NodeCost, "node-cost", s.NodeCost, "What a node costs per hour beside its instance (disk, addresses, agents), in USD. Environment: NODE_COST.")
+	fs.StringVar(&s.MaxUnhealthy, "max-unhealthy", s.MaxUnhealthy, "With the gate NodeRepair: when more nodes of a pool ail than this number or percentage, none of them is given up. Environment: MAX_UNHEALTHY.")
 	fs.StringVar(&s.LeaseName, "provisioner-lease-name", s.LeaseName, "Lease that whoever buys nodes holds. Karpenter's, so that both never act at once. Environment: LEADER_ELECTION_NAME.")
 	fs.StringVar(&s.LeaseNamespace, "provisioner-lease-namespace", s.LeaseNamespace, "Namespace of that Lease; a live holder in any namespace blocks buying. Environment: LEADER_ELECTION_NAMESPACE.")
 	fs.Float64Var(&s.VMMemoryOverheadPercent, "vm-memory-overhead-percent", s.VMMemoryOverheadPercent, "Share of an instance type's memory that the machine itself is taken to need until real nodes have been seen. Environment: VM_MEMORY_OVERHEAD_PERCENT.")
@@ -85,7 +88,7 @@ func (s *Settings) addFlags(fs *pflag.FlagSet) {
 
 // settingsFromEnv returns defaults overlaid with the environment; lookup is os.LookupEnv outside tests.
 func settingsFromEnv(lookup func(string) (string, bool)) (*Settings, error) {
-	s := &Settings{NodeCost: 0.005, LeaseName: "karpenter-leader-election", LeaseNamespace: "kube-system", VMMemoryOverheadPercent: 0.075}
+	s := &Settings{NodeCost: 0.005, MaxUnhealthy: "20%", LeaseName: "karpenter-leader-election", LeaseNamespace: "kube-system", VMMemoryOverheadPercent: 0.075}
 	var errs []error
 	text := func(name string, into *string) {
 		if v, ok := lookup(name); ok && v != "" {
@@ -97,6 +100,7 @@ func settingsFromEnv(lookup func(string) (string, bool)) (*Settings, error) {
 	text("CLUSTER_CA_BUNDLE", &s.ClusterCABundle)
 	text("PREFERENCE_POLICY", &s.preferencePolicyText)
 	text("MIN_VALUES_POLICY", &s.minValuesText)
+	text("MAX_UNHEALTHY", &s.MaxUnhealthy)
 	text("LEADER_ELECTION_NAME", &s.LeaseName)
 	text("POD_NAMESPACE", &s.LeaseNamespace)
 	text("LEADER_ELECTION_NAMESPACE", &s.LeaseNamespace)
@@ -175,6 +179,8 @@ func (s *Settings) validate() error {
 	check(oneOf(s.MinValuesPolicy, config.MinValuesStrict, config.MinValuesBestEffort), "min-values-policy", s.MinValuesPolicy, "use Strict or BestEffort")
 	check(s.NodeCap >= 0, "node-cap", s.NodeCap, "use 0 for the default, or a number of nodes")
 	check(s.NodeCost >= 0, "node-cost", s.NodeCost, "use an amount in USD per hour, 0 or more")
+	_, err := budget.Share(s.MaxUnhealthy, 0)
+	check(err == nil, "max-unhealthy", s.MaxUnhealthy, "use a number of nodes or a percentage, for example 20%")
 	check(s.LeaseName != "", "provisioner-lease-name", s.LeaseName, "name a Lease; Karpenter's is karpenter-leader-election")
 	check(s.LeaseNamespace != "", "provisioner-lease-namespace", s.LeaseNamespace, "name a namespace, for example kube-system")
 	check(s.VMMemoryOverheadPercent >= 0 && s.VMMemoryOverheadPercent < 1, "vm-memory-overhead-percent", s.VMMemoryOverheadPercent, "use a share from 0 up to, not including, 1")

@@ -67,7 +67,7 @@ func TestSettingsComeFromFlagsThenEnvironmentThenArguments(t *testing.T) {
 			s.complete(defaultArgs(t))
 			s.preferencePolicyText, s.minValuesText = "", ""
 			want := &Settings{
-				BatchIdleDuration: 100 * time.Millisecond, BatchMaxDuration: time.Second, NodeCost: 0.005,
+				BatchIdleDuration: 100 * time.Millisecond, BatchMaxDuration: time.Second, NodeCost: 0.005, MaxUnhealthy: "20%",
 				PreferencePolicy: config.PreferenceGuide, MinValuesPolicy: config.MinValuesStrict,
 				LeaseName: "karpenter-leader-election", LeaseNamespace: "kube-system", VMMemoryOverheadPercent: 0.075,
 				Gates: maps.Clone(gateDefaults),
@@ -101,6 +101,7 @@ func TestWrongSettingsNameFlagValueAndFix(t *testing.T) {
 		"minValues policy":     {func(s *Settings) { s.MinValuesPolicy = "x" }, `--min-values-policy has the value "x": use Strict or BestEffort`},
 		"negative cap":         {func(s *Settings) { s.NodeCap = -1 }, `--node-cap has the value "-1"`},
 		"negative cost":        {func(s *Settings) { s.NodeCost = -1 }, `--node-cost has the value "-1"`},
+		"breaker":              {func(s *Settings) { s.MaxUnhealthy = "120%" }, `--max-unhealthy has the value "120%": use a number of nodes or a percentage`},
 		"no lease":             {func(s *Settings) { s.LeaseName = "" }, `--provisioner-lease-name has the value ""`},
 		"no lease namespace":   {func(s *Settings) { s.LeaseNamespace = "" }, `--provisioner-lease-namespace has the value ""`},
 		"more than all memory": {func(s *Settings) { s.VMMemoryOverheadPercent = 1 }, `--vm-memory-overhead-percent has the value "1"`},

@@ -24,6 +24,7 @@ import (
 	"github.com/berth-dev/berth/plugins/nodeprovision"
 	"github.com/berth-dev/berth/provisioner"
 	"github.com/berth-dev/berth/provisioner/batch"
+	"github.com/berth-dev/berth/provisioner/cloud"
 	"github.com/berth-dev/berth/provisioner/events"
 	"github.com/berth-dev/berth/provisioner/generated/clientset/versioned"
 	ourscheme "github.com/berth-dev/berth/provisioner/generated/clientset/versioned/scheme"
@@ -119,8 +120,10 @@ func (b *buyer) Run(ctx context.Context) error {
 	remover, err := disruption.New(disruption.Deps{
 		Kube: b.in.Client, Karpenter: b.client, Core: b.in.Informers, Ours: ours, State: facade.State(),
 		Hider: hider{b.in.Hidden, facade.State(), facade.WorldChanged}, Events: recorder, Clock: real, Registry: registry, Price: facade.Price,
-		Planner: planner{facade}, Drifts: provider,
-	}, disruption.Options{NodeCost: b.in.Settings.NodeCost, SpotToSpot: b.in.Settings.Gates["SpotToSpotConsolidation"]})
+		Planner: planner{facade}, Drifts: provider, Repairs: b.repairs(provider),
+	}, disruption.Options{
+		NodeCost: b.in.Settings.NodeCost, SpotToSpot: b.in.Settings.Gates["SpotToSpotConsolidation"], MaxUnhealthy: b.in.Settings.MaxUnhealthy,
+	})
 	if err != nil {
 		return fmt.Errorf("make disruption controller: %w", err)
 	}
@@ -150,6 +153,14 @@ func (b *buyer) Run(ctx context.Context) error {
 	}
 	wg.Wait()
 	return nil
+}
+
+// repairs are the conditions for which nodes are given up, none while the gate is off.
+func (b *buyer) repairs(provider cloud.Provider) []cloud.RepairPolicy {
+	if !b.in.Settings.Gates["NodeRepair"] {
+		return nil
+	}
+	return provider.RepairPolicies()
 }
 
 func (b *buyer) options() (provisioner.Options, error) {
