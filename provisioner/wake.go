@@ -95,8 +95,13 @@ func (p *Provisioner) sawPod(object any) {
 
 // settle forgets a pod that waits no more, unless a place is kept for its successor.
 func (p *Provisioner) settle(pod *corev1.Pod) {
-	if e, ok := p.Promises.Lookup(pod.UID); !ok || !e.ForSuccessor() || isFinished(pod) {
+	e, ok := p.Promises.Lookup(pod.UID)
+	switch {
+	case !ok:
+	case !e.ForSuccessor() || isFinished(pod):
 		p.Promises.Release(pod.UID)
+	case pod.DeletionTimestamp != nil:
+		p.Promises.Vacate(pod.UID)
 	}
 }
 
@@ -106,6 +111,7 @@ const successorDelay = time.Minute
 // podGone forgets a deleted pod. A place for its successor is kept until that must have come.
 func (p *Provisioner) podGone(pod *corev1.Pod) {
 	if e, ok := p.Promises.Lookup(pod.UID); ok && e.ForSuccessor() && !isFinished(pod) {
+		p.Promises.Vacate(pod.UID)
 		p.Promises.Shorten(pod.UID, p.Clock.Now().Add(successorDelay))
 		return
 	}

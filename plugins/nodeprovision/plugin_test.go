@@ -104,6 +104,28 @@ func TestPostFilterAnswers(t *testing.T) {
 			status: statuses("n", fwk.Unschedulable, "PodTopologySpread"),
 			want:   fwk.Success, wantNoop: true,
 		},
+		"nor while they have to go first from where they run": {
+			pod: makePod("p", "1", spreadOverZones),
+			before: func(f *fixture) {
+				f.table.Promise(makePod("p", "1", spreadOverZones), "claim", "n", time.Time{}, epoch)
+				f.table.Promise(makePod("q", "1", spreadOverZones, onNode("old")), "claim", "m", time.Time{}, epoch)
+			},
+			nodes:  []*corev1.Node{makeNode("n", "4", initialized)},
+			status: statuses("n", fwk.Unschedulable, "PodTopologySpread"),
+			want:   fwk.UnschedulableAndUnresolvable, wantNode: "", wantAsked: true, wantMsg: messageBroken,
+		},
+		"unevenness passes when they have gone and their successors are due": {
+			pod: makePod("p", "1", spreadOverZones),
+			before: func(f *fixture) {
+				f.table.Promise(makePod("p", "1", spreadOverZones), "claim", "n", time.Time{}, epoch)
+				q := makePod("q", "1", spreadOverZones, onNode("old"))
+				f.table.Promise(q, "claim", "m", time.Time{}, epoch)
+				f.table.Vacate(q.UID)
+			},
+			nodes:  []*corev1.Node{makeNode("n", "4", initialized)},
+			status: statuses("n", fwk.Unschedulable, "PodTopologySpread"),
+			want:   fwk.Success, wantNoop: true,
+		},
 		"but not when none are": {
 			pod: makePod("p", "1", spreadOverZones),
 			before: func(f *fixture) {

@@ -52,6 +52,15 @@ func TestInherit(t *testing.T) {
 		"first the place of a pod that is gone": {
 			before: promised(controlled("ReplicaSet", "rs", "a", "n"), controlled("ReplicaSet", "rs", "b", "n")), gone: "uid-b", pod: controlled("ReplicaSet", "rs", "new", ""), want: "claim-b",
 		},
+		"a pod that must spread takes no place of a running one": {
+			before: promised(controlled("ReplicaSet", "rs", "a", "n", overZones)), pod: controlled("ReplicaSet", "rs", "new", "", overZones),
+		},
+		"but of one that is gone": {
+			before: promised(controlled("ReplicaSet", "rs", "a", "n", overZones)), gone: "uid-a", pod: controlled("ReplicaSet", "rs", "new", "", overZones), want: "claim-a",
+		},
+		"a pod that keeps away from its like takes no place of a running one": {
+			before: promised(controlled("ReplicaSet", "rs", "a", "n", apart)), pod: controlled("ReplicaSet", "rs", "new", "", apart),
+		},
 		"first a node that is there": {
 			before: func(tb *promise.Table) {
 				promised(controlled("ReplicaSet", "rs", "a", "n"), controlled("ReplicaSet", "rs", "b", "n"))(tb)
@@ -89,6 +98,40 @@ func TestInherit(t *testing.T) {
 			}
 		})
 	}
+}
+
+func overZones(p *corev1.Pod) {
+	p.Spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: corev1.DoNotSchedule}}
+}
+
+func apart(p *corev1.Pod) {
+	p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{TopologyKey: corev1.LabelHostname}},
+	}}
+}
+
+func TestOnlyPodsThatAreDueCount(t *testing.T) {
+	t.Parallel()
+	table := promise.NewTable()
+	counts := func() [2]int { return [2]int{table.PromisedOf("rs"), table.PromisedIn("ns")} }
+	waiting, running := controlled("ReplicaSet", "rs", "a", ""), controlled("ReplicaSet", "rs", "b", "n")
+	waiting.Namespace, running.Namespace = "ns", "ns"
+	table.Promise(waiting, "claim", "", time.Time{}, epoch)
+	table.Promise(running, "claim", "", time.Time{}, epoch)
+	require.Equal(t, [2]int{1, 1}, counts(), "the successor of a running pod is not due")
+	table.Vacate(waiting.UID)
+	require.Equal(t, [2]int{1, 1}, counts(), "nobody succeeds a pod that waits")
+	table.Vacate(running.UID)
+	table.Vacate(running.UID)
+	require.Equal(t, [2]int{2, 2}, counts())
+	next := controlled("ReplicaSet", "rs", "c", "")
+	next.Namespace = "ns"
+	_, ok := table.Inherit(next, func(*corev1.Pod) bool { return true }, epoch, epoch)
+	require.True(t, ok)
+	require.Equal(t, [2]int{2, 2}, counts())
+	table.Release(next.UID)
+	table.Release(waiting.UID)
+	require.Equal(t, [2]int{}, counts())
 }
 
 func TestReleasedPlacesAreNotInherited(t *testing.T) {

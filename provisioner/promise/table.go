@@ -52,6 +52,8 @@ type Entry struct {
 	Deadline time.Time
 	// Since is when the entry came into its state.
 	Since time.Time
+	// Vacated tells of a place for a successor that Pod is gone or going, so that the successor is due.
+	Vacated bool
 }
 
 // Table maps pods to promises. It is safe for concurrent use; every method returns in memory speed.
@@ -62,7 +64,8 @@ type Table struct {
 	claims  map[string]group
 	// names are the claims' nodes as far as they are known.
 	names map[string]string
-	// owners and namespaces count the promised pods of each controller and in each namespace.
+	// owners and namespaces count the pods that are due at their promised place, of each controller and in
+	// each namespace.
 	owners     map[types.UID]int
 	namespaces map[string]int
 	// successors are the entries whose place is for a successor, by its kind.
@@ -181,14 +184,15 @@ func (t *Table) Swap(a, b types.UID) bool {
 	return true
 }
 
-// PromisedOf returns how many pods of the controller are promised a place.
+// PromisedOf returns how many pods of the controller are due at their promised place. Successors of pods
+// that still run are not: whether those ever go may depend on the pods that wait now.
 func (t *Table) PromisedOf(controller types.UID) int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.owners[controller]
 }
 
-// PromisedIn returns how many pods of the namespace are promised a place.
+// PromisedIn returns how many pods of the namespace are due at their promised place, as for PromisedOf.
 func (t *Table) PromisedIn(namespace string) int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -231,7 +235,7 @@ func (t *Table) put(e Entry) {
 	if e.State != Promised {
 		return
 	}
-	t.count(e.Pod, 1)
+	t.count(e, 1)
 	if kind := successorKind(e.Pod); e.ForSuccessor() && kind != "" {
 		if t.successors[kind] == nil {
 			t.successors[kind] = map[types.UID]struct{}{}
@@ -255,7 +259,7 @@ func (t *Table) drop(uid types.UID) (Entry, bool) {
 	}
 	delete(t.entries, uid)
 	if e.State == Promised {
-		t.count(e.Pod, -1)
+		t.count(e, -1)
 		if kind := successorKind(e.Pod); e.ForSuccessor() && kind != "" {
 			delete(t.successors[kind], uid)
 			if len(t.successors[kind]) == 0 {
@@ -273,10 +277,13 @@ func (t *Table) drop(uid types.UID) (Entry, bool) {
 	return e, true
 }
 
-// count keeps the numbers of promised pods. The lock must be held for writing.
-func (t *Table) count(pod *corev1.Pod, by int) {
-	add(t.namespaces, pod.Namespace, by)
-	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+// count keeps the numbers of pods that are due. The lock must be held for writing.
+func (t *Table) count(e Entry, by int) {
+	if e.ForSuccessor() && !e.Vacated {
+		return
+	}
+	add(t.namespaces, e.Pod.Namespace, by)
+	if owner := metav1.GetControllerOfNoCopy(e.Pod); owner != nil {
 		add(t.owners, owner.UID, by)
 	}
 }
