@@ -58,7 +58,7 @@ var owners = map[string][]string{
 	"k8s.io/kubernetes/":              {"plugins", "provisioner/fit", "cmd"},
 	"k8s.io/kube-scheduler/framework": {"plugins", "provisioner/fit", "cmd", "examples/custom-plugin"},
 	module + "provisioner/aws/ec2sim": {"cmd/berth-local", "provisioner/aws/ec2sim"},
-	module + "provisioner/testing":    {"provisioner/testing", "cmd/berth"}, // simulate --verify has plans proved by the checker
+	module + "provisioner/testing":    {"provisioner/testing", "cmd/berth", "hack/scenarios"}, // simulate --verify has plans proved by the checker
 	"testing":                         {"provisioner/testing"},
 }
 
