@@ -52,13 +52,15 @@ lint: ## Run golangci-lint with the import order of the layers.
 	hack/lint.sh
 
 .PHONY: generate
-generate: ## Regenerate deepcopy code, clients and CRDs.
+generate: ## Regenerate deepcopy code, clients, CRDs and manifests/install.yaml.
 	hack/update-codegen.sh
+	hack/update-install.sh
 
 .PHONY: verify
 verify: ## Fail when generated files, formatting or go.mod are not current.
 	hack/verify-codegen.sh
 	hack/verify-format.sh
+	hack/verify-install.sh
 
 .PHONY: bench
 bench: ## Run the Go benchmarks of the hot paths (benchstat format).
