@@ -45,7 +45,7 @@ func startScheduler(t *testing.T, env ...string) *scheduler {
 	}
 	s.cmd = exec.Command(binary, "--kubeconfig="+values["KUBECONFIG"], "--secure-port=0", "-v=2", //nolint:gosec // the test binary itself
 		"--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=500ms")
-	s.cmd.Env = append(append(append(os.Environ(), asScheduler+"=1"), shared.Environment()...), env...)
+	s.cmd.Env = append(append(append(os.Environ(), asScheduler+"=1", "METRICS_PORT=0", "HEALTH_PROBE_PORT=0"), shared.Environment()...), env...)
 	log, err := os.Create(s.log)
 	require.NoError(t, err)
 	s.cmd.Stdout, s.cmd.Stderr = log, log

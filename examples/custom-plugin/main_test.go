@@ -42,7 +42,7 @@ func start(t *testing.T, cluster *allinone.Cluster, program string, args ...stri
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
 	cmd := exec.Command(binary, append(args, "--secure-port=0", "--leader-elect=false")...) //nolint:gosec // the test binary itself
-	cmd.Env = append(append(os.Environ(), actAs+"="+program), cluster.Environment()...)
+	cmd.Env = append(append(os.Environ(), actAs+"="+program, "METRICS_PORT=0", "HEALTH_PROBE_PORT=0"), cluster.Environment()...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, cmd.Start())

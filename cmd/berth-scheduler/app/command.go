@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"runtime/debug"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apiserver/pkg/server"
@@ -52,6 +53,14 @@ func NewCommand(plugins ...Option) *cobra.Command {
 
 func runCommand(cmd *cobra.Command, f *flags, plugins []Option) error {
 	verflag.PrintAndExitIfRequested()
+	if level := verbosities[f.settings.LogLevel]; level != "" && !cmd.Flags().Changed("v") {
+		if err := cmd.Flags().Set("v", level); err != nil {
+			return fmt.Errorf("set the verbosity of LOG_LEVEL=%s: %w", f.settings.LogLevel, err)
+		}
+	}
+	if f.settings.MemoryLimit > 0 {
+		debug.SetMemoryLimit(f.settings.MemoryLimit / 10 * 9) // the rest is for what the heap does not count
+	}
 	gates := f.upstream.ComponentGlobalsRegistry.FeatureGateFor(basecompatibility.DefaultKubeComponent)
 	if err := logsapi.ValidateAndApply(f.upstream.Logs, gates); err != nil {
 		return fmt.Errorf("apply log flags: %w", err)

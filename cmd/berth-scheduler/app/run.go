@@ -52,6 +52,10 @@ func (p *parts) run(ctx context.Context, stop context.CancelFunc) error {
 	if err != nil {
 		return err
 	}
+	plain, err := p.servePlain(ctx, synced)
+	if err != nil {
+		return err
+	}
 	var filling sync.Once
 	fill := func() { filling.Do(func() { p.fillCaches(ctx, synced) }) }
 	if !p.config.ComponentConfig.DelayCacheUntilActive || p.config.LeaderElection == nil {
@@ -77,6 +81,7 @@ func (p *parts) run(ctx context.Context, stop context.CancelFunc) error {
 		defer close(finished)
 		work.Wait()
 		served()
+		plain()
 	}()
 	select {
 	case <-finished:

@@ -32,6 +32,12 @@ type Settings struct {
 	ReservedENIs                        int
 	InterruptionQueue                   string
 	IsolatedVPC, EKSControlPlane        bool
+	// MetricsPort and HealthProbePort answer in plain HTTP; 0 means neither metrics nor probes there.
+	MetricsPort, HealthProbePort int
+	// MemoryLimit is what the container may use, in bytes; 0 or less means unknown.
+	MemoryLimit int64
+	// LogLevel is debug, info, error, or empty for what -v says.
+	LogLevel                            string
 	preferencePolicyText, minValuesText string
 	// Gates are Karpenter's feature gates, by name; those that are not set have their defaults.
 	Gates map[string]bool
@@ -88,7 +94,10 @@ func (s *Settings) addFlags(fs *pflag.FlagSet) {
 
 // settingsFromEnv returns defaults overlaid with the environment; lookup is os.LookupEnv outside tests.
 func settingsFromEnv(lookup func(string) (string, bool)) (*Settings, error) {
-	s := &Settings{NodeCost: 0.005, MaxUnhealthy: "20%", LeaseName: "karpenter-leader-election", LeaseNamespace: "kube-system", VMMemoryOverheadPercent: 0.075}
+	s := &Settings{
+		NodeCost: 0.005, MaxUnhealthy: "20%", LeaseName: "karpenter-leader-election", LeaseNamespace: "kube-system",
+		VMMemoryOverheadPercent: 0.075, MetricsPort: 8080, HealthProbePort: 8081,
+	}
 	var errs []error
 	text := func(name string, into *string) {
 		if v, ok := lookup(name); ok && v != "" {
@@ -105,6 +114,7 @@ func settingsFromEnv(lookup func(string) (string, bool)) (*Settings, error) {
 	text("POD_NAMESPACE", &s.LeaseNamespace)
 	text("LEADER_ELECTION_NAMESPACE", &s.LeaseNamespace)
 	text("INTERRUPTION_QUEUE", &s.InterruptionQueue)
+	text("LOG_LEVEL", &s.LogLevel)
 	gates, _ := lookup("FEATURE_GATES")
 	var unknown []string
 	var err error
@@ -112,7 +122,10 @@ func settingsFromEnv(lookup func(string) (string, bool)) (*Settings, error) {
 	for _, name := range unknown {
 		klog.Background().Info("FEATURE_GATES names a gate that does not exist, it is ignored", "gate", name)
 	}
-	errs = append(errs, err,
+	errs = append(errs, err, checkLogLevel(s.LogLevel),
+		parse(lookup, "METRICS_PORT", parsePort, &s.MetricsPort, "8080, or 0 for none"),
+		parse(lookup, "HEALTH_PROBE_PORT", parsePort, &s.HealthProbePort, "8081, or 0 for none"),
+		parse(lookup, "MEMORY_LIMIT", parseBytes, &s.MemoryLimit, "1073741824, or -1 for none"),
 		parse(lookup, "BATCH_IDLE_DURATION", time.ParseDuration, &s.BatchIdleDuration, "100ms"),
 		parse(lookup, "BATCH_MAX_DURATION", time.ParseDuration, &s.BatchMaxDuration, "1s"),
 		parse(lookup, "NODE_CAP", strconv.Atoi, &s.NodeCap, "1000"),
@@ -125,6 +138,23 @@ func settingsFromEnv(lookup func(string) (string, bool)) (*Settings, error) {
 }
 
 func parseFloat(v string) (float64, error) { return strconv.ParseFloat(v, 64) }
+
+func parseBytes(v string) (int64, error) { return strconv.ParseInt(v, 10, 64) }
+
+func parsePort(v string) (int, error) {
+	port, err := strconv.ParseUint(v, 10, 16)
+	return int(port), err
+}
+
+// verbosities are the klog levels behind the words of LOG_LEVEL.
+var verbosities = map[string]string{"debug": "4", "info": "2", "error": "0"}
+
+func checkLogLevel(level string) error {
+	if _, known := verbosities[level]; level == "" || known {
+		return nil
+	}
+	return fmt.Errorf("environment variable LOG_LEVEL has the value %q: use debug, info or error", level)
+}
 
 func parseBool(v string) (bool, error) {
 	if v != "true" && v != "false" {

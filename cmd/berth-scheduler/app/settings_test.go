@@ -70,7 +70,7 @@ func TestSettingsComeFromFlagsThenEnvironmentThenArguments(t *testing.T) {
 				BatchIdleDuration: 100 * time.Millisecond, BatchMaxDuration: time.Second, NodeCost: 0.005, MaxUnhealthy: "20%",
 				PreferencePolicy: config.PreferenceGuide, MinValuesPolicy: config.MinValuesStrict,
 				LeaseName: "karpenter-leader-election", LeaseNamespace: "kube-system", VMMemoryOverheadPercent: 0.075,
-				Gates: maps.Clone(gateDefaults),
+				Gates: maps.Clone(gateDefaults), MetricsPort: 8080, HealthProbePort: 8081,
 			}
 			tc.want(want)
 			require.Equal(t, want, s)

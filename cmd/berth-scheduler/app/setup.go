@@ -31,6 +31,8 @@ type parts struct {
 	sched  *scheduler.Scheduler
 	gate   *gate // nil when no profile uses the plugin
 	ready  func()
+	// metricsPort and probePort are 0 where nothing is served in plain HTTP.
+	metricsPort, probePort int
 }
 
 // late is the asker that plugins are made with, before there is a provisioner.
@@ -45,6 +47,9 @@ func setup(ctx context.Context, f *flags, o Options) (*parts, error) {
 	defer cleanup()
 	asker, table, hidden := &late{}, promise.NewTable(), nodeprovision.NewHidden()
 	p := &parts{ready: o.Ready}
+	if o.Config == nil { // inside another process the ports are that process's affair
+		p.metricsPort, p.probePort = f.settings.MetricsPort, f.settings.HealthProbePort
+	}
 	passive := func() string {
 		if p.gate == nil {
 			return ""

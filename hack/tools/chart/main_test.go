@@ -46,7 +46,7 @@ settings:
   reservedENIs: "1"
   ignoreDRARequests: true
   amiRefreshInterval: 1m
-  featureGates: {nodeRepair: true, nodeOverlay: true, reservedCapacity: true, spotToSpotConsolidation: true, staticCapacity: false, capacityBuffer: false}
+  featureGates: {nodeRepair: true, nodeOverlay: true, reservedCapacity: true, spotToSpotConsolidation: true, staticCapacity: true, capacityBuffer: false}
   awsFeatureGates: {nodeClassCEL: false}
 `
 
@@ -71,12 +71,12 @@ func TestOPS_042_ValuesOfKarpentersChartAreTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"settings.eksControlPlane", "settings.featureGates.nodeRepair", "logOutputPaths"} {
+	for _, want := range []string{"settings.eksControlPlane", "settings.featureGates.staticCapacity", "logOutputPaths"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("the notes do not say that %s does nothing:\n%s", want, notes)
 		}
 	}
-	if strings.Contains(notes, "nodeOverlay") {
+	if strings.Contains(notes, "nodeOverlay") || strings.Contains(notes, "nodeRepair") {
 		t.Error("the notes call a gate useless that is acted on")
 	}
 }

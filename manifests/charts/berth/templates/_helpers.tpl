@@ -92,7 +92,7 @@ annotations:
 {{- range $name := list "eksControlPlane" "enableZonalShift" "disableDryRun" "disableClusterStateObservability" "amiRefreshInterval" "subnetRefreshInterval" "ignoreDRARequests" "awsFeatureGates" -}}
 {{- if hasKey $.Values.settings $name }}{{ $found = append $found (printf "settings.%s" $name) }}{{ end -}}
 {{- end -}}
-{{- range $name := list "nodeRepair" "staticCapacity" "capacityBuffer" -}}
+{{- range $name := list "staticCapacity" "capacityBuffer" -}}
 {{- if index $.Values.settings.featureGates $name }}{{ $found = append $found (printf "settings.featureGates.%s" $name) }}{{ end -}}
 {{- end -}}
 {{- range $name := list "logOutputPaths" "logErrorOutputPaths" -}}
