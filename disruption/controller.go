@@ -67,6 +67,8 @@ type Deps struct {
 	// Repairs are the node conditions for which nodes are given up; none means that nodes are not repaired
 	// (gate NodeRepair).
 	Repairs []cloud.RepairPolicy
+	// Static keeps pools with spec.replicas at their number; nil leaves them alone (gate StaticCapacity).
+	Static Static
 }
 
 // Options of a Controller. The zero value is valid.
@@ -136,6 +138,7 @@ type Controller struct {
 	pauses            map[string]pause                   // by pool
 	offered           map[string][]*catalog.InstanceType // what each pool could buy at offeredAt
 	offeredAt         time.Time
+	fills             map[string]*fill        // by static pool
 	deleted           map[types.UID]bool      // claims that were deleted whatever holds them, until they are gone
 	repairHeld        map[types.UID]time.Time // claims of ailing nodes that may not be given up before then
 
@@ -157,7 +160,7 @@ func New(deps Deps, options Options) (*Controller, error) {
 		Deps: deps, options: options, metrics: m, pools: pools.Lister(), pdbs: pdbs.Lister(),
 		synced: []cache.InformerSynced{pools.Informer().HasSynced, pdbs.Informer().HasSynced, deps.State.Synced},
 		chosen: map[string]time.Time{}, commands: map[string]types.UID{}, resting: map[types.UID]time.Time{},
-		drifts: map[types.UID]providerSays{}, pauses: map[string]pause{}, offered: map[string][]*catalog.InstanceType{}, deleted: map[types.UID]bool{},
+		drifts: map[types.UID]providerSays{}, pauses: map[string]pause{}, offered: map[string][]*catalog.InstanceType{}, deleted: map[types.UID]bool{}, fills: map[string]*fill{},
 		repairHeld: map[types.UID]time.Time{},
 	}, err
 }
@@ -197,6 +200,7 @@ func (c *Controller) round(ctx context.Context) {
 	c.forgetGone(v)
 	c.advance(ctx, v.snapshot)
 	c.repair(ctx, v)
+	c.keepReplicas(ctx, v)
 	c.removeEmpty(ctx, v)
 	c.expire(ctx, v)
 	c.replaceDrifted(ctx, v)

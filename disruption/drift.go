@@ -194,7 +194,7 @@ func (c *Controller) replaceAging(ctx context.Context, v *view, reason karpv1.Di
 	var nodes []*cluster.Node
 	for _, node := range v.nodes {
 		pool := v.pools[node.Pool]
-		if pool == nil || pool.Spec.Replicas != nil || !due(node) || !c.mayTry(node, v.now) || v.now.Before(c.pauses[node.Pool].until) {
+		if pool == nil || pool.Spec.Replicas != nil && c.Static == nil || !due(node) || !c.mayTry(node, v.now) || v.now.Before(c.pauses[node.Pool].until) {
 			continue
 		}
 		if node.Deleting || blockedFor(reason, node, pool, limits, v.now) != "" {
@@ -207,6 +207,7 @@ func (c *Controller) replaceAging(ctx context.Context, v *view, reason karpv1.Di
 	}
 	slices.SortStableFunc(nodes, order)
 	left := c.budgetsLeft(v, reason)
+	headroom := c.headroom(v)
 	crowd := c.workloads(v)
 	started := 0
 	for _, node := range nodes {
@@ -216,13 +217,31 @@ func (c *Controller) replaceAging(ctx context.Context, v *view, reason karpv1.Di
 		if left[node.Pool] <= 0 || crowd.wouldLeave(node) {
 			continue
 		}
-		p := proposal{nodes: []*cluster.Node{node}, reason: reason, judge: placesForAll, shun: notUp}
+		room, static := headroom[node.Pool]
+		if static && room <= 0 {
+			continue
+		}
+		p := proposal{nodes: []*cluster.Node{node}, reason: reason, judge: placesForAll, shun: notUp, static: static}
 		if c.start(ctx, p) {
 			left[node.Pool]--
+			if static {
+				headroom[node.Pool]--
+			}
 			started++
 			crowd.leave(node)
 		}
 	}
+}
+
+// headroom is how many nodes of each static pool may be replaced now.
+func (c *Controller) headroom(v *view) map[string]int {
+	room := map[string]int{}
+	for name, pool := range v.pools {
+		if pool.Spec.Replicas != nil && c.Static != nil {
+			room[name] = c.staticOf(v, name).MayReplace(pool)
+		}
+	}
+	return room
 }
 
 // placesForAll accepts every plan that has a place for each pod.

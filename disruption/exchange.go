@@ -34,6 +34,8 @@ type proposal struct {
 	judge func(nodes []*cluster.Node, plan solver.Plan) method.Verdict
 	// shun says which nodes must not take the pods.
 	shun func(*cluster.Node) bool
+	// static: the nodes are of a static pool, and each is replaced by one like it, without a plan for pods.
+	static bool
 }
 
 // exchange is a proposal that is being carried out: its nodes are hidden and tainted, the places of their
@@ -104,7 +106,10 @@ func (c *Controller) decide(ctx context.Context, p proposal) (*exchange, error) 
 	if err != nil {
 		return nil, err
 	}
-	verdict := p.judge(nodes, world.Without(ctx, nodes, p.shun, true))
+	verdict := method.Verdict{}
+	if !p.static {
+		verdict = p.judge(nodes, world.Without(ctx, nodes, p.shun, true))
+	}
 	if verdict.Why != "" {
 		return nil, kept(verdict.Why)
 	}
@@ -118,7 +123,12 @@ func (c *Controller) decide(ctx context.Context, p proposal) (*exchange, error) 
 			return nil, err
 		}
 	}
-	replacements, err := c.Planner.Carry(ctx, verdict.Plan, strings.ToLower(string(p.reason)))
+	var replacements []string
+	if p.static {
+		replacements, err = c.replaceOne(ctx, p)
+	} else {
+		replacements, err = c.Planner.Carry(ctx, verdict.Plan, strings.ToLower(string(p.reason)))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("launch replacements: %w", err)
 	}

@@ -111,6 +111,7 @@ type world struct {
 	planner  *planner
 	drifts   disruption.Drifts
 	repairs  []cloud.RepairPolicy
+	static   disruption.Static
 }
 
 func newWorld(objects ...runtime.Object) *world {
@@ -165,7 +166,7 @@ func (w *world) deps(t *testing.T) disruption.Deps {
 	deps := disruption.Deps{
 		Kube: w.kube, Karpenter: w.ours, Core: core, Ours: ours, State: model, Hider: w.hider,
 		Events: events.NewRecorder(w.sink, w.clock), Clock: w.clock, Registry: w.registry,
-		Price: func(n *cluster.Node) float64 { return float64(len(n.Name)) }, Drifts: w.drifts, Repairs: w.repairs,
+		Price: func(n *cluster.Node) float64 { return float64(len(n.Name)) }, Drifts: w.drifts, Repairs: w.repairs, Static: w.static,
 	}
 	if w.planner != nil {
 		w.planner.model = model

@@ -33,3 +33,9 @@ type Planner interface {
 type Drifts interface {
 	IsDrifted(ctx context.Context, claim *karpv1.NodeClaim) (cloud.DriftReason, error)
 }
+
+// Static launches nodes that no pod has asked for.
+type Static interface {
+	// Fill launches up to count nodes of a static pool, and returns the names of the claims.
+	Fill(ctx context.Context, pool string, count int, reason string) (claims []string, err error)
+}

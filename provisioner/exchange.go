@@ -185,3 +185,16 @@ func (p *Provisioner) Forget(plan solver.Plan) {
 		}
 	}
 }
+
+// Fill launches up to count nodes of a static pool and returns the names of their claims. It is an error
+// when the pool may not buy now.
+func (p *Provisioner) Fill(ctx context.Context, pool string, count int, reason string) ([]string, error) {
+	np, err := p.poolLister.Get(pool)
+	if err != nil {
+		return nil, fmt.Errorf("get nodepool %s: %w", pool, err)
+	}
+	if why := whyNotUsable(np); why != "" {
+		return nil, fmt.Errorf("nodepool %s cannot be used: %s", pool, why)
+	}
+	return p.launcher.Fill(ctx, pool, count, reason)
+}

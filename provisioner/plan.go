@@ -131,12 +131,18 @@ func (p *Provisioner) pools(ctx context.Context) ([]solver.Pool, []solver.PoolRe
 
 // whyNotReady returns why a pool may not open nodes for pods, or "".
 func whyNotReady(pool *karpv1.NodePool) string {
+	if pool.Spec.Replicas != nil && pool.DeletionTimestamp == nil {
+		return "it is static (spec.replicas is set)"
+	}
+	return whyNotUsable(pool)
+}
+
+// whyNotUsable returns why a pool may not open nodes at all, or "".
+func whyNotUsable(pool *karpv1.NodePool) string {
 	ready := meta.FindStatusCondition(pool.Status.Conditions, karpv1.ConditionReady)
 	switch {
 	case pool.DeletionTimestamp != nil:
 		return "it is being deleted"
-	case pool.Spec.Replicas != nil:
-		return "it is static (spec.replicas is set)"
 	case ready == nil:
 		return "it has not been checked yet"
 	case ready.Status != "True":

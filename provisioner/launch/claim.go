@@ -57,7 +57,8 @@ func NewClaim(pool *karpv1.NodePool, planned solver.Claim) *karpv1.NodeClaim {
 	return claim
 }
 
-// withTypes is what the node may become: the plan's requirements and its list of types.
+// withTypes is what the node may become: the plan's requirements and its list of types. Without a list the
+// requirements stay as they are.
 func withTypes(planned solver.Claim) requirement.Set {
 	names := make([]string, len(planned.Types))
 	for i, it := range planned.Types {
@@ -66,6 +67,9 @@ func withTypes(planned solver.Claim) requirement.Set {
 	out := planned.Requirements.Clone()
 	if out == nil {
 		out = requirement.Set{}
+	}
+	if len(names) == 0 {
+		return out
 	}
 	// The names replace what the pool said of the key; its minValues stays.
 	wanted := out.Get(corev1.LabelInstanceTypeStable).MinValues()

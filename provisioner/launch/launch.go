@@ -118,7 +118,11 @@ func (l *Launcher) Apply(ctx context.Context, plan solver.Plan) error {
 
 // ApplyFor is Apply for claims that replace others; reason says why, in lower case, for the metric.
 func (l *Launcher) ApplyFor(ctx context.Context, plan solver.Plan, reason string) error {
-	drafts := l.verify(ctx, plan.Claims)
+	return l.carryOut(ctx, l.verify(ctx, plan.Claims), reason)
+}
+
+// carryOut writes the claims and hands them on, in groups that one cloud call can serve.
+func (l *Launcher) carryOut(ctx context.Context, drafts []*draft, reason string) error {
 	groups := l.group(drafts)
 	l.deps.Starter.Expect(namesOf(drafts))
 	l.create(ctx, drafts)
@@ -154,15 +158,12 @@ func (l *Launcher) verify(ctx context.Context, planned []solver.Claim) []*draft 
 			continue
 		}
 		pool, err := l.deps.Pools.Get(p.Pool)
-		switch {
-		case err != nil || pool.DeletionTimestamp != nil:
+		if err != nil || pool.DeletionTimestamp != nil {
 			l.deps.Refuse(pods, fmt.Sprintf("nodepool %s is gone", p.Pool))
 			continue
-		case nodes >= l.options.NodeCap:
-			l.hold(ctx, pool, pods, "node_cap", fmt.Sprintf("the cluster has %d nodes and the node cap is %d", nodes, l.options.NodeCap))
-			continue
-		case !l.brake.TryAccept():
-			l.hold(ctx, pool, pods, "launch_rate", fmt.Sprintf("more than %d launches a minute", l.options.LaunchesPerMinute))
+		}
+		if brake, why := l.braked(nodes); brake != "" {
+			l.hold(ctx, pool, pods, brake, why)
 			continue
 		}
 		charged := usage[pool.Name].Add(Charge(p))
@@ -176,6 +177,17 @@ func (l *Launcher) verify(ctx context.Context, planned []solver.Claim) []*draft 
 		drafts = append(drafts, &draft{claim: NewClaim(pool, p), pods: pods})
 	}
 	return drafts
+}
+
+// braked names the safety brake that keeps one more node from being launched and says why, "" for none.
+func (l *Launcher) braked(nodes int) (brake, why string) {
+	switch {
+	case nodes >= l.options.NodeCap:
+		return "node_cap", fmt.Sprintf("the cluster has %d nodes and the node cap is %d", nodes, l.options.NodeCap)
+	case !l.brake.TryAccept():
+		return "launch_rate", fmt.Sprintf("more than %d launches a minute", l.options.LaunchesPerMinute)
+	}
+	return "", ""
 }
 
 // hold keeps launches back for a safety brake, visibly.

@@ -120,7 +120,7 @@ func (b *buyer) Run(ctx context.Context) error {
 	remover, err := disruption.New(disruption.Deps{
 		Kube: b.in.Client, Karpenter: b.client, Core: b.in.Informers, Ours: ours, State: facade.State(),
 		Hider: hider{b.in.Hidden, facade.State(), facade.WorldChanged}, Events: recorder, Clock: real, Registry: registry, Price: facade.Price,
-		Planner: planner{facade}, Drifts: provider, Repairs: b.repairs(provider),
+		Planner: planner{facade}, Drifts: provider, Repairs: b.repairs(provider), Static: b.static(facade),
 	}, disruption.Options{
 		NodeCost: b.in.Settings.NodeCost, SpotToSpot: b.in.Settings.Gates["SpotToSpotConsolidation"], MaxUnhealthy: b.in.Settings.MaxUnhealthy,
 	})
@@ -161,6 +161,14 @@ func (b *buyer) repairs(provider cloud.Provider) []cloud.RepairPolicy {
 		return nil
 	}
 	return provider.RepairPolicies()
+}
+
+// static launches the nodes of static pools, nil while the gate is off.
+func (b *buyer) static(facade *provisioner.Provisioner) disruption.Static {
+	if !b.in.Settings.Gates["StaticCapacity"] {
+		return nil
+	}
+	return facade
 }
 
 func (b *buyer) options() (provisioner.Options, error) {
