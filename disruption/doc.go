@@ -10,6 +10,7 @@
 // after a restart takes the marks off, and replacements that nobody needs are consolidated.
 //
 // File by file: controller.go has the round, emptiness.go nodes without pods, consolidate.go the search for
-// what is cheaper, drift.go what has to be replaced, exchange.go how nodes are exchanged. Below it, pure:
+// what is cheaper, drift.go what has to be replaced, exchange.go how nodes are exchanged, repair.go which are
+// given up, static.go how pools with a fixed number of nodes keep it. Below it, pure:
 // budget, candidate, method.
 package disruption
