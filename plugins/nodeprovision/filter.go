@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	schedulingcorev1 "k8s.io/component-helpers/scheduling/corev1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -52,7 +53,7 @@ func newCycle(pod *corev1.Pod) *cycle {
 }
 
 // PreFilter gathers what Filter needs, or skips Filter when the pod has no promise, no room is kept and
-// no node is hidden.
+// no node is hidden. A promised pod that was never nominated is tried on its own node alone.
 func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.Pod, _ []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	place, ok := p.deps.Promises.Lookup(pod.UID)
 	promised := ok && place.State == promise.Promised
@@ -64,7 +65,22 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 		c.place = place
 	}
 	state.Write(stateKey, c)
+	if promised && p.unnominated(pod, place) {
+		return &fwk.PreFilterResult{NodeNames: sets.New(place.Node)}, nil
+	}
 	return nil, nil
+}
+
+// unnominated reports whether the pod's own node can be used and the pod does not show its name, which
+// would have it tried there first. In a cluster without nodes no pod gets as far as PostFilter, which
+// nominates; when several nodes come at once, such pods would take each other's. If the node refuses,
+// PostFilter nominates the pod, and from then on it is tried everywhere.
+func (p *Plugin) unnominated(pod *corev1.Pod, place promise.Entry) bool {
+	if place.Node == "" || pod.Status.NominatedNodeName != "" || mustSpread(pod) {
+		return false
+	}
+	node := p.inSnapshot(place.Node)
+	return node != nil && !initializing(place, node)
 }
 
 // PreFilterExtensions implements fwk.PreFilterPlugin. Filter counts what stands in the NodeInfo that it

@@ -304,6 +304,36 @@ func TestFilterHoldsRoom(t *testing.T) {
 	}
 }
 
+func TestPodsThatWereNeverNominatedAreTriedOnTheirOwnNode(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		node string
+		pod  *corev1.Pod
+		want []string // nil for all nodes
+	}{
+		"its node can be used":               {node: "own", pod: makePod("p", "1"), want: []string{"own"}},
+		"its node is not there":              {node: "later", pod: makePod("p", "1")},
+		"its node has no name yet":           {pod: makePod("p", "1")},
+		"its node is not initialized":        {node: "young", pod: makePod("p", "1")},
+		"nominated, it is tried there first": {node: "own", pod: makePod("p", "1", func(p *corev1.Pod) { p.Status.NominatedNodeName = "own" })},
+		"spread pods may change places":      {node: "own", pod: makePod("p", "1", spreadOverZones)},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, ``, shippedOrder, nil, makeNode("own", "4", initialized), makeNode("young", "4"), makeNode("other", "4", initialized))
+			f.table.Promise(tc.pod, "claim", tc.node, time.Time{}, epoch)
+			result, status := f.PreFilter(t.Context(), framework.NewCycleState(), tc.pod, nil)
+			require.True(t, status.IsSuccess())
+			if tc.want == nil {
+				require.Nil(t, result)
+				return
+			}
+			require.ElementsMatch(t, tc.want, result.NodeNames.UnsortedList())
+		})
+	}
+}
+
 func TestOneRefusalOfEachCycleIsOurs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, ``, shippedOrder, nil, makeNode("full", "1"), makeNode("tainted", "4", tainted("x")), makeNode("free", "4"))
