@@ -336,7 +336,8 @@ func judgeClaims(e *expect, o *observation) []string {
 	}
 	if want := e.EC2Instances; want != nil {
 		n := 0
-		for claim, count := range o.instances {
+		for _, claim := range slices.Sorted(maps.Keys(o.instances)) {
+			count := o.instances[claim]
 			n += count
 			if want.PerNodeClaim != nil && count != *want.PerNodeClaim {
 				complain("NodeClaim %s has %d instances, want %d", claim, count, *want.PerNodeClaim)
