@@ -2,6 +2,7 @@ package nodeprovision
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,6 +38,10 @@ type cycle struct {
 	owner types.UID
 	// swaps is the same if the pod has to be spread, see holdings.standIn.
 	swaps types.UID
+	// nominated is whether the framework knows the pod's own node, and so keeps it for the pod.
+	nominated bool
+	// own is whether this cycle looks at the pod's own node alone.
+	own bool
 	// recorded is set once one refusal of this cycle has been made ours, see standsBack.
 	recorded atomic.Bool
 }
@@ -63,20 +68,30 @@ func (p *Plugin) PreFilter(_ context.Context, state fwk.CycleState, pod *corev1.
 	c := newCycle(pod)
 	if promised {
 		c.place = place
+		c.nominated = mustSpread(pod) || p.nominated(pod, place)
+		c.own = !c.nominated && p.isUsable(place)
 	}
 	state.Write(stateKey, c)
-	if promised && p.unnominated(pod, place) {
+	if c.own {
 		return &fwk.PreFilterResult{NodeNames: sets.New(place.Node)}, nil
 	}
 	return nil, nil
 }
 
-// unnominated reports whether the pod's own node can be used and the pod does not show its name, which
-// would have it tried there first. In a cluster without nodes no pod gets as far as PostFilter, which
-// nominates; when several nodes come at once, such pods would take each other's. If the node refuses,
-// PostFilter nominates the pod, and from then on it is tried everywhere.
-func (p *Plugin) unnominated(pod *corev1.Pod, place promise.Entry) bool {
-	if place.Node == "" || pod.Status.NominatedNodeName != "" || mustSpread(pod) {
+// nominated reports whether the framework knows that the pod is to go to its node. In a cluster without
+// nodes no pod gets as far as PostFilter, which nominates; when several nodes come at once, such pods
+// would take each other's. So they are first tried on their own node alone, and before it is there,
+// nowhere where others are awaited. After that PostFilter nominates them, and they are tried everywhere.
+// The queue knows of a nomination before the pod shows it.
+func (p *Plugin) nominated(pod *corev1.Pod, place promise.Entry) bool {
+	return pod.Status.NominatedNodeName != "" || place.Node != "" &&
+		slices.ContainsFunc(p.handle.NominatedPodsForNode(place.Node), func(other fwk.PodInfo) bool { return other.GetPod().UID == pod.UID })
+}
+
+// isUsable reports whether the promised node is there and nothing that goes away by itself is expected
+// to keep the pod from it.
+func (p *Plugin) isUsable(place promise.Entry) bool {
+	if place.Node == "" {
 		return false
 	}
 	node := p.inSnapshot(place.Node)
@@ -105,7 +120,7 @@ func (p *Plugin) Filter(_ context.Context, state fwk.CycleState, _ *corev1.Pod, 
 	if c.place.State == promise.Promised {
 		switch {
 		case c.place.Node != node.Name:
-			if p.standsBack(c, node, info) {
+			if p.standsBack(c, node, info) || !c.nominated && p.holdings(node.Name).awaits(info) {
 				return fwk.NewStatus(fwk.Pending, reasonElsewhere)
 			}
 		case initializing(c.place, node) && !usable(c.place.Pod, c.requests, node):

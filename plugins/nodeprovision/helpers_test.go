@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	schedulerconfig "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	internalcache "k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -48,9 +49,20 @@ type handle struct {
 	fwk.Handle
 	snapshot   *internalcache.Snapshot
 	postFilter []string
+	nominated  map[string][]*corev1.Pod
 }
 
 func (h *handle) SnapshotSharedLister() fwk.SharedLister { return h.snapshot }
+
+func (h *handle) NominatedPodsForNode(node string) []fwk.PodInfo {
+	var infos []fwk.PodInfo
+	for _, pod := range h.nominated[node] {
+		infos = append(infos, &framework.PodInfo{Pod: pod})
+	}
+	return infos
+}
+
+func (h *handle) Activate(klog.Logger, map[string]*corev1.Pod) {}
 
 func (h *handle) ListPlugins() *schedulerconfig.Plugins {
 	p := &schedulerconfig.Plugins{}

@@ -93,6 +93,19 @@ func (h *holdings) standIn(c *cycle, info fwk.NodeInfo) types.UID {
 	return found
 }
 
+// awaits reports whether a promised pod of the node is not there yet.
+func (h *holdings) awaits(info fwk.NodeInfo) bool {
+	if h == nil {
+		return false
+	}
+	for uid := range h.byPod {
+		if !isThere(uid, info) {
+			return true
+		}
+	}
+	return false
+}
+
 func same(a, b resources.Vector) bool {
 	return a.MilliCPU == b.MilliCPU && a.Memory == b.Memory && a.EphemeralStorage == b.EphemeralStorage &&
 		a.Pods == b.Pods && slices.Equal(a.Extended, b.Extended)

@@ -334,6 +334,50 @@ func TestPodsThatWereNeverNominatedAreTriedOnTheirOwnNode(t *testing.T) {
 	}
 }
 
+func TestPodsThatWereNeverNominatedStayOffNodesWhereOthersAreAwaited(t *testing.T) {
+	t.Parallel()
+	nominated := func(p *corev1.Pod) { p.Status.NominatedNodeName = "later" }
+	tests := map[string]struct {
+		pod     *corev1.Pod
+		arrived bool
+		queue   bool // the queue knows the nomination, the pod does not show it
+		want    string
+	}{
+		"never nominated":                {pod: makePod("p", "1"), want: reasonElsewhere},
+		"nominated":                      {pod: makePod("p", "1", nominated)},
+		"nominated a moment ago":         {pod: makePod("p", "1"), queue: true},
+		"nobody is awaited there":        {pod: makePod("p", "1"), arrived: true},
+		"spread pods may change places":  {pod: makePod("p", "1", spreadOverZones)},
+		"higher priority does not count": {pod: makePod("p", "1", withPriority(10)), want: reasonElsewhere},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			other := makePod("other", "1", onNode("n"))
+			var there []*corev1.Pod
+			if tc.arrived {
+				there = append(there, other)
+			}
+			f := newFixture(t, ``, shippedOrder, there, makeNode("n", "8", initialized), makeNode("full", "0"))
+			f.table.Promise(other, "claim-n", "n", time.Time{}, epoch)
+			f.table.Promise(tc.pod, "claim", "later", time.Time{}, epoch)
+			if tc.queue {
+				f.handle.nominated = map[string][]*corev1.Pod{"later": {tc.pod}}
+			}
+			state := framework.NewCycleState()
+			_, status := f.PreFilter(t.Context(), state, tc.pod, nil)
+			require.True(t, status.IsSuccess())
+			// The first refusal of a cycle is taken by a node that is full, see standsBack.
+			for _, node := range []string{"full", "n"} {
+				info, err := f.handle.snapshot.NodeInfos().Get(node)
+				require.NoError(t, err)
+				status = f.Filter(t.Context(), state, tc.pod, info)
+			}
+			require.Equal(t, tc.want, status.Message())
+		})
+	}
+}
+
 func TestOneRefusalOfEachCycleIsOurs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, ``, shippedOrder, nil, makeNode("full", "1"), makeNode("tainted", "4", tainted("x")), makeNode("free", "4"))

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
@@ -30,7 +31,7 @@ const (
 //   - unknown: asks, and ends the chain so that nobody is evicted before the verdict;
 //   - promised: success, with the node's name once it is known, every time;
 //   - refused: unschedulable with the reasons, so that evictions may help.
-func (p *Plugin) PostFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (p *Plugin) PostFilter(ctx context.Context, state fwk.CycleState, pod *corev1.Pod, statuses fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	e, known := p.deps.Promises.Lookup(pod.UID)
 	switch {
 	case !nodeCouldBeFor(pod):
@@ -43,6 +44,7 @@ func (p *Plugin) PostFilter(_ context.Context, _ fwk.CycleState, pod *corev1.Pod
 			p.deps.Asker.Ask(pod)
 			return nominate(""), fwk.NewStatus(fwk.UnschedulableAndUnresolvable, messageBroken)
 		}
+		p.tryElsewhere(ctx, state, pod)
 		return promised(e), fwk.NewStatus(fwk.Success, messagePromised(e))
 	case e.State == promise.Refused:
 		if p.policies.of(pod) == config.Never {
@@ -97,6 +99,18 @@ func (p *Plugin) broken(e promise.Entry, statuses fwk.NodeToStatusReader) bool {
 	}
 	status := statuses.Get(e.Node)
 	return status.IsRejected() && !p.passes(e.Pod, status.Plugin())
+}
+
+// tryElsewhere has the pod tried again at once if its own node refused it and no other was looked at.
+// No event would wake it for a node that is there already.
+func (p *Plugin) tryElsewhere(ctx context.Context, state fwk.CycleState, pod *corev1.Pod) {
+	data, err := state.Read(stateKey)
+	if err != nil {
+		return // the plugin's PreFilter did not run
+	}
+	if c, ok := data.(*cycle); ok && c.own {
+		p.handle.Activate(klog.FromContext(ctx), map[string]*corev1.Pod{pod.Namespace + "/" + pod.Name: pod})
+	}
 }
 
 // passes reports whether the refusal depends on pods that are promised places too and are not there

@@ -289,6 +289,31 @@ func TestZeroNodesAreTheInformersCase(t *testing.T) {
 	require.True(t, NeedsAsk(w.pod("p"), []string{"berth"}))
 }
 
+// Pods of an empty cluster are first tried on their own node alone. No event wakes a pod for a node that
+// was there before it was refused.
+func TestPodWhoseOwnNodeWasTakenGoesElsewhereAtOnce(t *testing.T) {
+	t.Parallel()
+	w := start(t)
+	alone := func(p *corev1.Pod) {
+		p.Labels = map[string]string{"app": "web"}
+		p.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{
+			{TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels}},
+		}}}
+	}
+	for name, cpu := range map[string]string{"a": "1", "b": "6"} {
+		p := w.create(makePod(name, cpu, alone))
+		w.tried(name, "no nodes available")
+		w.table.Promise(p, "claim-"+name, "n-"+name, time.Time{}, epoch)
+	}
+	w.create(makePod("taker", "1", alone, onNode("n-a")))
+	w.addNode(makeNode("n-a", "4", initialized))
+	w.addNode(makeNode("free", "4", initialized))
+	w.bound("a", "free")
+	require.Empty(t, w.pod("b").Spec.NodeName)
+	w.addNode(makeNode("n-b", "8", initialized))
+	w.bound("b", "n-b")
+}
+
 // The framework adds the other nominees of a node to every try. When the node is smaller than planned,
 // none of them would ever fit.
 func TestNomineesOfANodeThatIsTooSmallDoNotBlockEachOther(t *testing.T) {
