@@ -37,8 +37,25 @@ type Verdict struct {
 }
 
 // spotFlexibility is how many cheaper types a single spot node's replacement must be able to become: with
-// fewer, the cheapest one would be chased and soon taken away again.
+// fewer, the cheapest one would be chased and soon taken away again. Pools that declare how many types they
+// want to choose from have said themselves what is enough.
 const spotFlexibility = 15
+
+// floorOf is how many cheaper types a single spot node's replacement needs. A minValues of one says nothing
+// that the requirement does not say already.
+func floorOf(reqs requirement.Set) int {
+	if declared := reqs.Get(corev1.LabelInstanceTypeStable).MinValues(); declared > 1 {
+		return declared
+	}
+	return spotFlexibility
+}
+
+// tooFew tells why a single spot node stays, and what would let it go.
+func tooFew(floor, got int) string {
+	return fmt.Sprintf("SpotToSpotConsolidation requires %d cheaper instance type options than the current candidate to consolidate, got %d: "+
+		"without that flexibility spot capacity is soon taken away again; allow more types, or declare your own floor as minValues of %s",
+		floor, got, corev1.LabelInstanceTypeStable)
+}
 
 // Judge says whether the plan is worth carrying out. The nodes' pods must all have found a place; new
 // nodes must cost less together than the nodes that go, even if the cloud gives the worst of what they
@@ -106,10 +123,10 @@ func narrow(claim solver.Claim, nodes []*cluster.Node, limit float64, spot bool,
 		return claim, "Can't replace with a cheaper node"
 	}
 	if spot && canSpot && len(nodes) == 1 {
-		if len(types) < spotFlexibility {
-			return claim, fmt.Sprintf("SpotToSpotConsolidation requires %d cheaper instance type options than the current candidate to consolidate, got %d", spotFlexibility, len(types))
+		if floor := floorOf(claim.Requirements); len(types) < floor {
+			return claim, tooFew(floor, len(types))
 		}
-		types = types[:max(spotFlexibility, neededFor(claim.Requirements, types))]
+		types = types[:min(len(types), max(spotFlexibility, neededFor(claim.Requirements, types)))]
 	}
 	if short := shortOf(claim.Requirements, types); short != "" {
 		return claim, "Filtering by price: " + short
