@@ -114,7 +114,7 @@ func (c *Controller) counts(nodes []*cluster.Node) map[string]budget.Counts {
 func (c *Controller) budgetsLeft(v *view, reason karpv1.DisruptionReason) map[string]int {
 	counts, left := c.counts(v.nodes), make(map[string]int, len(v.pools))
 	for name, pool := range v.pools {
-		allowed, _ := budget.Allowed(pool.Spec.Disruption.Budgets, reason, counts[name].Total, v.now)
+		allowed, _ := budget.Allowed(pool, reason, counts[name].Total, v.now)
 		left[name] = budget.Remaining(allowed, counts[name])
 	}
 	return left
@@ -223,7 +223,7 @@ func (c *Controller) lookAgain(chosen *cluster.Node) (*cluster.Node, error) {
 		return nil, kept("it is not empty any more")
 	}
 	counts := c.counts(v.nodes)[node.Pool] // with this node
-	allowed, err := budget.Allowed(pool.Spec.Disruption.Budgets, karpv1.DisruptionReasonEmpty, counts.Total, v.now)
+	allowed, err := budget.Allowed(pool, karpv1.DisruptionReasonEmpty, counts.Total, v.now)
 	if err != nil {
 		return nil, fmt.Errorf("read budgets of nodepool %s: %w", pool.Name, err)
 	}

@@ -153,7 +153,7 @@ func (c *Controller) again(v *view, p proposal) ([]*cluster.Node, error) {
 		if why := blockedFor(p.reason, node, pool, limits, v.now); why != "" {
 			return nil, kept(why)
 		}
-		allowed, err := budget.Allowed(pool.Spec.Disruption.Budgets, p.reason, counts[node.Pool].Total, v.now)
+		allowed, err := budget.Allowed(pool, p.reason, counts[node.Pool].Total, v.now)
 		if err != nil {
 			return nil, fmt.Errorf("read budgets of nodepool %s: %w", pool.Name, err)
 		}

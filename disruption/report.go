@@ -56,7 +56,7 @@ func (c *Controller) report(ctx context.Context, v *view) {
 		for _, reason := range []karpv1.DisruptionReason{
 			karpv1.DisruptionReasonEmpty, karpv1.DisruptionReasonUnderutilized, karpv1.DisruptionReasonDrifted,
 		} {
-			allowed, err := budget.Allowed(pool.Spec.Disruption.Budgets, reason, counts[name].Total, v.now)
+			allowed, err := budget.Allowed(pool, reason, counts[name].Total, v.now)
 			c.metrics.setBudget(name, reason, allowed, counts[name].Disrupting)
 			if reason != karpv1.DisruptionReasonEmpty && c.Planner == nil {
 				continue // nothing is disrupted for it, so nothing is blocked
@@ -64,8 +64,11 @@ func (c *Controller) report(ctx context.Context, v *view) {
 			if err != nil {
 				klog.FromContext(ctx).Error(err, "Disruption budget cannot be read, the pool's nodes are kept", "nodePool", klog.KObj(pool))
 			}
+			if at, gap := budget.Gap(pool, reason, v.now); gap && pool.Spec.Replicas == nil {
+				c.Events.BudgetGap(pool, string(reason), budget.GapText(reason, at))
+			}
 			if allowed == 0 && counts[name].Total > 0 {
-				c.Events.DisruptionBlocked(pool, fmt.Sprintf("No allowed disruptions for disruption reason %s due to blocking budget", reason))
+				c.Events.BudgetBlocks(pool, string(reason))
 			}
 		}
 	}

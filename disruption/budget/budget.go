@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
@@ -45,25 +44,34 @@ func Count(nodes []*cluster.Node) map[string]Counts {
 	return counts
 }
 
-// Allowed returns how many of total nodes may be disrupted at once for the reason: the least over the
-// budgets that are active now and name the reason, Unlimited when there is none. When any budget of
-// the pool cannot be read, whatever its reasons, the result is 0 with an error that names the budget.
-func Allowed(budgets []karpv1.Budget, reason karpv1.DisruptionReason, total int, now time.Time) (int, error) {
-	allowed := Unlimited
-	var errs []error
-	for i, b := range budgets {
-		limit, err := one(b, total, now)
+// Allowed returns how many of total nodes of the pool may be disrupted at once for the reason: the least
+// over the budgets that are active now and name the reason. When there is none it is Unlimited, or 0 in a
+// pool whose annotation denies what no budget allows. When any budget or annotation of the pool cannot be
+// read, whatever its reasons, the result is 0 with an error that names it.
+func Allowed(pool *karpv1.NodePool, reason karpv1.DisruptionReason, total int, now time.Time) (int, error) {
+	rules, err := rulesOf(pool)
+	errs := []error{err}
+	allowed, limited := Unlimited, false
+	for i, b := range pool.Spec.Disruption.Budgets {
+		limit, active, err := one(b, rules.zone, total, now)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("spec.disruption.budgets[%d]: %w", i, err))
 		}
-		if len(b.Reasons) == 0 || slices.Contains(b.Reasons, reason) {
-			allowed = min(allowed, limit)
+		if active && names(b, reason) {
+			allowed, limited = min(allowed, limit), true
 		}
 	}
-	if len(errs) > 0 {
-		return 0, errors.Join(errs...)
+	switch err := errors.Join(errs...); {
+	case err != nil:
+		return 0, err
+	case !limited && rules.closed:
+		return 0, nil
 	}
 	return allowed, nil
+}
+
+func names(b karpv1.Budget, reason karpv1.DisruptionReason) bool {
+	return len(b.Reasons) == 0 || slices.Contains(b.Reasons, reason)
 }
 
 // Remaining returns how many more nodes may go now.
@@ -71,19 +79,15 @@ func Remaining(allowed int, counts Counts) int {
 	return max(allowed-counts.Disrupting, 0)
 }
 
-func one(b karpv1.Budget, total int, now time.Time) (int, error) {
-	active, err := isActive(b, now)
+func one(b karpv1.Budget, zone *time.Location, total int, now time.Time) (limit int, active bool, err error) {
+	active, _, err = window(b, zone, now)
 	if err != nil {
-		return 0, err
+		return 0, false, err
 	}
-	limit, err := Share(b.Nodes, total)
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("nodes %w", err)
-	case !active:
-		return Unlimited, nil
+	if limit, err = Share(b.Nodes, total); err != nil {
+		return 0, false, fmt.Errorf("nodes %w", err)
 	}
-	return limit, nil
+	return limit, active, nil
 }
 
 // Share reads a number, or a percentage of total, rounded up.
@@ -97,20 +101,4 @@ func Share(text string, total int) (int, error) {
 		return int(n), nil
 	}
 	return (total*int(n) + 99) / 100, nil
-}
-
-// isActive reports whether the schedule, in UTC, has a hit after now-duration and not after now.
-func isActive(b karpv1.Budget, now time.Time) (bool, error) {
-	if b.Schedule == nil && b.Duration == nil {
-		return true, nil
-	}
-	if b.Schedule == nil || b.Duration == nil {
-		return false, errors.New("schedule and duration must be set together")
-	}
-	schedule, err := cron.ParseStandard(strings.TrimSpace(*b.Schedule))
-	if err != nil {
-		return false, fmt.Errorf("schedule %q is not in cron syntax: %w", *b.Schedule, err)
-	}
-	next := schedule.Next(now.UTC().Add(-b.Duration.Duration))
-	return !next.IsZero() && !next.After(now), nil // zero: a date that does not exist
 }

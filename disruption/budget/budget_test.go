@@ -60,7 +60,8 @@ func TestAllowed(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got, err := budget.Allowed(tc.budgets, karpv1.DisruptionReasonEmpty, tc.total, monday.Add(tc.after))
+			pool := &karpv1.NodePool{Spec: karpv1.NodePoolSpec{Disruption: karpv1.Disruption{Budgets: tc.budgets}}}
+			got, err := budget.Allowed(pool, karpv1.DisruptionReasonEmpty, tc.total, monday.Add(tc.after))
 			if tc.wantErr != "" {
 				require.ErrorContains(t, err, tc.wantErr)
 			} else {

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"fmt"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,6 +22,7 @@ const (
 	ReasonAwaitingVolumeDetachment   = "AwaitingVolumeDetachment"       // Normal, Node
 	ReasonEvicted                    = "Evicted"                        // Normal, Pod
 	ReasonDisruptionBlocked          = "DisruptionBlocked"              // Normal, Node, NodeClaim and NodePool
+	ReasonBudgetGap                  = "BudgetGap"                      // Warning, NodePool
 	ReasonDisruptionTerminating      = "DisruptionTerminating"          // Normal, Node and NodeClaim
 	ReasonUnconsolidatable           = "Unconsolidatable"               // Normal, Node and NodeClaim
 	ReasonDisruptionWaitingReadiness = "DisruptionWaitingReadiness"     // Normal, NodeClaim
@@ -101,6 +103,17 @@ func (r *Recorder) Evicted(pod *corev1.Pod, why string) {
 // DisruptionBlocked says why an object is left alone.
 func (r *Recorder) DisruptionBlocked(object Object, why string) {
 	r.normal(object, ReasonDisruptionBlocked, time.Minute, "%s", why)
+}
+
+// BudgetBlocks says that the pool's budgets let no node go for the reason.
+func (r *Recorder) BudgetBlocks(pool Object, reason string) {
+	r.publish(pool, corev1.EventTypeNormal, ReasonDisruptionBlocked, reason, time.Minute,
+		fmt.Sprintf("No allowed disruptions for disruption reason %s due to blocking budget", reason))
+}
+
+// BudgetGap says that at some time no budget of the pool limits a reason that is limited at others.
+func (r *Recorder) BudgetGap(pool Object, reason, text string) {
+	r.publish(pool, corev1.EventTypeWarning, ReasonBudgetGap, reason, time.Hour, text)
 }
 
 // DisruptionTerminating says that the node is being removed by choice.

@@ -53,15 +53,17 @@ func NewRecorder(sink record.EventRecorder, clock clock.PassiveClock) *Recorder 
 }
 
 func (r *Recorder) normal(object Object, reason string, dedupe time.Duration, format string, args ...any) {
-	r.publish(object, corev1.EventTypeNormal, reason, dedupe, fmt.Sprintf(format, args...))
+	r.publish(object, corev1.EventTypeNormal, reason, "", dedupe, fmt.Sprintf(format, args...))
 }
 
 func (r *Recorder) warn(object Object, reason string, dedupe time.Duration, format string, args ...any) {
-	r.publish(object, corev1.EventTypeWarning, reason, dedupe, fmt.Sprintf(format, args...))
+	r.publish(object, corev1.EventTypeWarning, reason, "", dedupe, fmt.Sprintf(format, args...))
 }
 
-func (r *Recorder) publish(object Object, eventType, reason string, dedupe time.Duration, message string) {
-	key := reason + "|" + string(object.GetUID()) + "|" + object.GetNamespace() + "/" + object.GetName()
+// publish sends the event unless it is a repetition. about tells events apart that have object and reason in
+// common.
+func (r *Recorder) publish(object Object, eventType, reason, about string, dedupe time.Duration, message string) {
+	key := reason + "|" + about + "|" + string(object.GetUID()) + "|" + object.GetNamespace() + "/" + object.GetName()
 	if r.repeats(key, dedupe) {
 		return
 	}

@@ -133,7 +133,7 @@ func checkBudgets(pool *karpv1.NodePool, add func(severity, format string, args 
 		open := false
 		week := time.Date(2026, 1, 5, 0, 0, 0, 0, time.UTC)
 		for hour := range 7 * 24 {
-			allowed, err := budget.Allowed(pool.Spec.Disruption.Budgets, reason, 100, week.Add(time.Duration(hour)*time.Hour))
+			allowed, err := budget.Allowed(pool, reason, 100, week.Add(time.Duration(hour)*time.Hour))
 			if err != nil {
 				add("ERROR", "spec.disruption.budgets: %v; until that is mended nothing in the pool is disrupted", err)
 				return
@@ -142,6 +142,9 @@ func checkBudgets(pool *karpv1.NodePool, add func(severity, format string, args 
 		}
 		if !open {
 			add("WARN", "spec.disruption.budgets: at no hour of the week may a node go for reason %s", reason)
+		}
+		if at, gap := budget.Gap(pool, reason, week); gap {
+			add("WARN", "spec.disruption.budgets: %s", budget.GapText(reason, at))
 		}
 	}
 }

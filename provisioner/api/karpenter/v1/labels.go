@@ -91,6 +91,18 @@ const (
 	AnnotationPromises = BerthGroup + "/promises"
 	// AnnotationLaunchGroup on a NodeClaim has the identity of the cloud call that launches it.
 	AnnotationLaunchGroup = BerthGroup + "/launch-group"
+	// AnnotationBudgetTimeZone on a NodePool is the IANA time zone in which the schedules of its disruption
+	// budgets are read, UTC when it is not set.
+	AnnotationBudgetTimeZone = BerthGroup + "/budget-time-zone"
+	// AnnotationBudgetsOutsideWindows on a NodePool says what holds for a reason of which no budget speaks
+	// at the time: Allow, the default, or Deny.
+	AnnotationBudgetsOutsideWindows = BerthGroup + "/budgets-outside-windows"
+)
+
+// Values of AnnotationBudgetsOutsideWindows.
+const (
+	BudgetsOutsideWindowsAllow = "Allow"
+	BudgetsOutsideWindowsDeny  = "Deny"
 )
 
 // TerminationFinalizer keeps NodeClaims and Nodes until the instance is gone.
