@@ -38,6 +38,8 @@ type gate struct {
 	decided func()
 	// holder is who acts instead of this process, nil when nobody is known to.
 	holder atomic.Pointer[string]
+	// elector is of the present election.
+	elector atomic.Pointer[leaderelection.LeaderElector]
 }
 
 // gateTiming has the periods of the election and of the look at other namespaces.
@@ -60,6 +62,16 @@ func (g *gate) Passive() string {
 		return "nodes are bought by " + *h + ", which holds the lease " + g.name
 	}
 	return ""
+}
+
+// Leads returns an error unless this process holds the lease for certain. A process that was stopped for
+// a while goes on where it was, and notices only seconds later that another has taken the lease.
+func (g *gate) Leads() error {
+	elector := g.elector.Load()
+	if elector == nil || !elector.IsLeader() {
+		return fmt.Errorf("the lease %s/%s is not held by %s", g.namespace, g.name, g.identity)
+	}
+	return elector.Check(0)
 }
 
 // Run contends for the lease until ctx ends. It returns when the provisioner has stopped.
@@ -111,6 +123,7 @@ func (g *gate) contend(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make elector: %w", err)
 	}
+	g.elector.Store(elector)
 	ended := make(chan struct{})
 	work.Go(func() {
 		defer close(ended)

@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -123,6 +125,57 @@ func TestGateStandsByWhileAnotherHoldsTheLease(t *testing.T) {
 			require.InDelta(t, 0, testutil.ToFloat64(f.metrics.blocked), 0)
 		})
 	}
+}
+
+// A process that was stopped, and does not know yet that its lease has run out.
+func TestLeadsEndsWithTheLeaseEvenIfNobodyNoticed(t *testing.T) {
+	t.Parallel()
+	var stopped atomic.Bool
+	goOn := make(chan struct{})
+	f := startGate(t, untilDone)
+	f.client.PrependReactor("update", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if stopped.Load() {
+			<-goOn
+		}
+		return false, nil, nil
+	})
+	eventually(t, "running", func() bool { return f.running.Load() == 1 })
+	require.NoError(t, f.Leads())
+	stopped.Store(true)
+	eventually(t, "not certain any more", func() bool { return f.Leads() != nil })
+	require.EqualValues(t, 1, f.running.Load(), "the provisioner still runs")
+	close(goOn)
+	f.stop()
+	require.ErrorContains(t, f.Leads(), "is not held by me")
+}
+
+func TestFenceStopsWritesOnly(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = append(seen, r.Method) }))
+	t.Cleanup(server.Close)
+	var leads error
+	client := http.Client{Transport: fence{next: http.DefaultTransport, leads: func() error { return leads }}}
+	try := func(method string) error {
+		request, err := http.NewRequestWithContext(t.Context(), method, server.URL, strings.NewReader("{}"))
+		require.NoError(t, err)
+		response, err := client.Do(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return err
+	}
+	writes := []string{http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+	for _, method := range append(writes, http.MethodGet) {
+		require.NoError(t, try(method))
+	}
+	require.Len(t, seen, 5)
+	leads = errors.New("the lease is old")
+	require.NoError(t, try(http.MethodGet))
+	for _, method := range writes {
+		require.ErrorContains(t, try(method), "nothing is written: the lease is old")
+	}
+	require.Len(t, seen, 6)
 }
 
 func TestGateIgnoresTheDead(t *testing.T) {

@@ -88,4 +88,7 @@ type Inputs struct {
 	// Metrics end up at /metrics with the scheduler's own.
 	Metrics  prometheus.Registerer
 	Recorder events.EventRecorderLogger
+	// Leads returns an error unless this process holds the provisioner's lease; nil in Inputs means that it
+	// always does. It is called before each write to objects of karpenter.sh, and does no I/O.
+	Leads func() error
 }

@@ -80,6 +80,7 @@ func setup(ctx context.Context, f *flags, o Options) (*parts, error) {
 		Settings: *f.settings, AWS: o.AWS, Client: p.config.Client, RESTConfig: p.config.KubeConfig, Informers: p.config.InformerFactory,
 		Promises: table, Hidden: hidden, Activate: activator(p.sched), SchedulerNames: users.names, ProvisionFor: users.args.ProvisionFor,
 		Metrics: newRegistry(), Recorder: p.config.EventBroadcaster.NewRecorder("berth"),
+		Leads: func() error { return p.gate.Leads() },
 	}
 	if err := forgetSeen(p.config.InformerFactory.Core().V1().Pods().Informer(), hidden); err != nil {
 		return nil, err

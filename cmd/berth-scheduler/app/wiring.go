@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"sync/atomic"
 
@@ -49,6 +50,9 @@ type buyer struct {
 func newProvisioner(ctx context.Context, in Inputs) (Provisioner, error) {
 	config := rest.CopyConfig(in.RESTConfig)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON // custom resources have no protobuf
+	if in.Leads != nil {
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return fence{next: next, leads: in.Leads} })
+	}
 	client, err := versioned.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make client for karpenter.sh: %w", err)
