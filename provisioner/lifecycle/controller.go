@@ -2,6 +2,7 @@ package lifecycle
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -296,15 +297,34 @@ func (c *Controller) tellTransitions(ctx context.Context, before, after *karpv1.
 	}
 }
 
-// update writes metadata and returns the new version with the status that is being worked on.
+// update writes labels, annotations and finalizers, and returns the new version with the status that is
+// being worked on. It is a patch, because the spec of a claim that somebody else wrote may be written
+// differently from here, and must not change.
 func (c *Controller) update(ctx context.Context, claim *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
 	status := claim.Status
-	updated, err := c.Karpenter.KarpenterV1().NodeClaims().Update(ctx, claim, metav1.UpdateOptions{})
+	updated, err := c.patchMetadata(ctx, claim)
 	if err != nil {
 		return nil, fmt.Errorf("update nodeclaim: %w", err)
 	}
 	updated.Status = status
 	return updated, nil
+}
+
+// patchMetadata sets what the claim has in its metadata; labels and annotations that it lacks stay. It is
+// a conflict if the claim has changed since it was read.
+func (c *Controller) patchMetadata(ctx context.Context, claim *karpv1.NodeClaim) (*karpv1.NodeClaim, error) {
+	finalizers := claim.Finalizers
+	if finalizers == nil {
+		finalizers = []string{}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": claim.UID, "resourceVersion": claim.ResourceVersion,
+		"labels": claim.Labels, "annotations": claim.Annotations, "finalizers": finalizers,
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("encode metadata: %w", err)
+	}
+	return c.Karpenter.KarpenterV1().NodeClaims().Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 }
 
 // delete removes the claim in this version; one that is gone already is fine.

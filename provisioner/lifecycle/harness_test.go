@@ -2,6 +2,7 @@ package lifecycle_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -165,6 +166,7 @@ func newWorld(t *testing.T, core []runtime.Object, ours ...runtime.Object) *worl
 	// The fake clientset knows neither finalizers nor the eviction subresource.
 	w.ours.PrependReactor("delete", "nodeclaims", w.deleteClaim)
 	w.ours.PrependReactor("update", "nodeclaims", w.updateClaim)
+	w.ours.PrependReactor("patch", "nodeclaims", w.patchClaim)
 	w.kube.PrependReactor("delete", "nodes", w.deleteNode)
 	w.kube.PrependReactor("update", "nodes", w.updateNode)
 	w.kube.PrependReactor("create", "pods", w.evict)
@@ -193,11 +195,30 @@ func (w *world) deleteClaim(action ktesting.Action) (bool, runtime.Object, error
 	return true, nil, nil
 }
 
-// updateClaim refuses writes from stale copies and keeps status and the rest apart, as an API server does.
 func (w *world) updateClaim(action ktesting.Action) (bool, runtime.Object, error) {
 	w.writes.Lock()
 	defer w.writes.Unlock()
-	claim := action.(ktesting.UpdateAction).GetObject().(*karpv1.NodeClaim).DeepCopy()
+	return w.putClaim(action, action.(ktesting.UpdateAction).GetObject().(*karpv1.NodeClaim).DeepCopy())
+}
+
+func (w *world) patchClaim(action ktesting.Action) (bool, runtime.Object, error) {
+	w.writes.Lock()
+	defer w.writes.Unlock()
+	patch := action.(ktesting.PatchAction)
+	object, err := w.ours.Tracker().Get(action.GetResource(), "", patch.GetName())
+	if err != nil {
+		return true, nil, err
+	}
+	claim := object.(*karpv1.NodeClaim).DeepCopy()
+	if err := json.Unmarshal(patch.GetPatch(), claim); err != nil { // as a merge patch, if it takes nothing away
+		return true, nil, err
+	}
+	return w.putClaim(action, claim)
+}
+
+// putClaim refuses writes from stale copies and keeps status and the rest apart,
+// as an API server does.
+func (w *world) putClaim(action ktesting.Action, claim *karpv1.NodeClaim) (bool, runtime.Object, error) {
 	object, err := w.ours.Tracker().Get(action.GetResource(), "", claim.Name)
 	if err != nil {
 		return true, nil, err

@@ -106,10 +106,10 @@ func TestCrashBetweenLaunchAndStatusLaunchesNothingTwice(t *testing.T) {
 			}
 			w := newWorld(t, nil, claims...)
 			lost := true
-			w.ours.PrependReactor("update", "nodeclaims", func(ktesting.Action) (bool, runtime.Object, error) {
+			w.ours.PrependReactor("*", "nodeclaims", func(action ktesting.Action) (bool, runtime.Object, error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				if lost {
+				if lost && slices.Contains([]string{"update", "patch"}, action.GetVerb()) {
 					return true, nil, errors.New("the API server is away")
 				}
 				return false, nil, nil
@@ -287,6 +287,51 @@ func inService(t *testing.T, options lifecycle.Options, change func(*karpv1.Node
 func (w *world) hasPod(name string) bool {
 	_, err := w.kube.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
 	return err == nil
+}
+
+// Somebody took the finalizer off the Node and deleted it: what is left is paid for and of no use.
+func TestNodeThatVanishedTakesItsClaimWithIt(t *testing.T) {
+	t.Parallel()
+	w := inService(t, lifecycle.Options{}, func(*karpv1.NodeClaim) {})
+	require.NoError(t, w.kube.Tracker().Delete(corev1.SchemeGroupVersion.WithResource("nodes"), "", "n1"))
+	w.eventually("claim and instance gone", func() bool {
+		living, _, _ := w.cloud.counts()
+		return w.claim("c") == nil && living == 0
+	})
+}
+
+func TestNodeThatWasMadeAnewIsJoinedAgain(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		change func(*corev1.Node)
+		taints []string
+	}{
+		"by its kubelet": {func(n *corev1.Node) {
+			n.Labels, n.Spec.Taints = nil, []corev1.Taint{karpv1.UnregisteredNoExecuteTaint}
+		}, []string{"dedicated"}},
+		"a label was taken off": {func(n *corev1.Node) {
+			delete(n.Labels, karpv1.LabelRegistered)
+			delete(n.Labels, karpv1.LabelInitialized)
+			n.Spec.Taints = nil
+		}, nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := inService(t, lifecycle.Options{}, func(*karpv1.NodeClaim) {})
+			w.changeNode("n1", tc.change)
+			w.eventually("in service again", func() bool {
+				n := w.node("n1")
+				return n.Labels[karpv1.LabelRegistered] == "true" && n.Labels[karpv1.LabelInitialized] == "true"
+			})
+			var taints []string
+			for _, taint := range w.node("n1").Spec.Taints {
+				taints = append(taints, taint.Key)
+			}
+			require.Equal(t, tc.taints, taints)
+			require.Nil(t, w.claim("c").DeletionTimestamp)
+		})
+	}
 }
 
 func TestDrain(t *testing.T) {

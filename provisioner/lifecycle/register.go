@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/retry"
 
@@ -112,6 +113,19 @@ func joinNode(node *corev1.Node, claim *karpv1.NodeClaim) {
 	node.Labels[karpv1.LabelRegistered] = karpv1.ValueTrue
 }
 
+// rejoinNode joins a Node that was made anew by its kubelet. On one that has only lost the label, startup
+// taints are not put back: whatever takes them off has done its work.
+func rejoinNode(node *corev1.Node, claim *karpv1.NodeClaim) {
+	if slices.ContainsFunc(node.Spec.Taints, isUnregistered) {
+		joinNode(node, claim)
+		return
+	}
+	if node.Labels == nil {
+		node.Labels = map[string]string{}
+	}
+	node.Labels[karpv1.LabelRegistered] = karpv1.ValueTrue
+}
+
 // withTaints adds taints whose key and effect are not there yet.
 func withTaints(taints []corev1.Taint, more ...[]corev1.Taint) []corev1.Taint {
 	out := slices.Clone(taints)
@@ -146,12 +160,15 @@ func (c *Controller) changeNode(ctx context.Context, cached *corev1.Node, change
 
 // initialize checks the gates in order and marks the Node as usable when it has passed all of them.
 func (c *Controller) initialize(ctx context.Context, claim *karpv1.NodeClaim) (time.Duration, error) {
-	if !isTrue(claim, karpv1.ConditionRegistered) || isTrue(claim, karpv1.ConditionInitialized) {
+	if !isTrue(claim, karpv1.ConditionRegistered) {
 		return 0, nil
 	}
 	nodes, err := c.nodesOf(claim)
 	if err != nil {
 		return 0, err
+	}
+	if isTrue(claim, karpv1.ConditionInitialized) && (len(nodes) != 1 || nodes[0].Labels[karpv1.LabelInitialized] == karpv1.ValueTrue) {
+		return 0, nil
 	}
 	if len(nodes) != 1 {
 		c.mark(claim, karpv1.ConditionInitialized, metav1.ConditionUnknown, karpv1.ReasonNodeNotFound, "Node not registered with cluster")
@@ -212,7 +229,8 @@ func nodeReady(node *corev1.Node) bool {
 	return false
 }
 
-// followNode deletes the claim when its Node was deleted: the finalizer on the Node waits for that.
+// followNode deletes the claim when its Node was deleted: the finalizer on the Node waits for that, unless
+// somebody took it off. A Node that was made anew is joined again.
 func (c *Controller) followNode(ctx context.Context, claim *karpv1.NodeClaim) (time.Duration, error) {
 	if !isTrue(claim, karpv1.ConditionRegistered) {
 		return 0, nil
@@ -221,13 +239,37 @@ func (c *Controller) followNode(ctx context.Context, claim *karpv1.NodeClaim) (t
 	if err != nil {
 		return 0, err
 	}
-	if !slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.DeletionTimestamp != nil }) {
-		return 0, nil
+	gone := slices.ContainsFunc(nodes, func(n *corev1.Node) bool { return n.DeletionTimestamp != nil })
+	if len(nodes) == 0 {
+		if gone, err = c.hasNoNode(ctx, claim); err != nil {
+			return 0, err
+		}
 	}
-	if err := c.delete(ctx, claim, "node_deleted"); err != nil {
-		return 0, err
+	if gone {
+		if err := c.delete(ctx, claim, "node_deleted"); err != nil {
+			return 0, err
+		}
+		return 0, errGone
 	}
-	return 0, errGone
+	if len(nodes) == 1 && nodes[0].Labels[karpv1.LabelRegistered] != karpv1.ValueTrue {
+		if err := c.changeNode(ctx, nodes[0], func(node *corev1.Node) { rejoinNode(node, claim) }); err != nil {
+			return 0, fmt.Errorf("register node %s again: %w", nodes[0].Name, err)
+		}
+	}
+	return 0, nil
+}
+
+// hasNoNode asks the API server whether the Node is really not there: the cache may be behind, and a
+// claim that is deleted takes an instance with it.
+func (c *Controller) hasNoNode(ctx context.Context, claim *karpv1.NodeClaim) (bool, error) {
+	node, err := c.Kube.CoreV1().Nodes().Get(ctx, claim.Status.NodeName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("get node %s: %w", claim.Status.NodeName, err)
+	}
+	return node.Spec.ProviderID != claim.Status.ProviderID, nil
 }
 
 // podEventGrain is the least step of lastPodEventTime, so that busy nodes don't cost a write per pod. Pools

@@ -305,7 +305,7 @@ func (c *Controller) releaseClaim(ctx context.Context, claim *karpv1.NodeClaim) 
 	if !removeFinalizer(fresh) {
 		return nil
 	}
-	if _, err := c.Karpenter.KarpenterV1().NodeClaims().Update(ctx, fresh, metav1.UpdateOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if _, err := c.patchMetadata(ctx, fresh); err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("remove finalizer: %w", err)
 	}
 	pool := claim.Labels[karpv1.LabelNodePool]

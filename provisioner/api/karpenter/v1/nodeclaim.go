@@ -61,7 +61,7 @@ type NodeClaimSpec struct {
 	Requirements []NodeSelectorRequirementWithMinValues `json:"requirements"`
 	// resources is the least that the instance must offer.
 	// +optional
-	Resources ResourceRequirements `json:"resources,omitempty"`
+	Resources ResourceRequirements `json:"resources,omitzero"`
 	// taints are on the node from the start.
 	// +listType=atomic
 	// +optional
