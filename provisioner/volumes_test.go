@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
 	"github.com/berth-dev/berth/provisioner/promise"
 )
 
@@ -64,6 +65,11 @@ func storageClass(name string, mode storagev1.VolumeBindingMode, zones ...string
 	return c
 }
 
+func inEBSZones(class *storagev1.StorageClass) *storagev1.StorageClass {
+	class.AllowedTopologies[0].MatchLabelExpressions[0].Key = ec2v1.LabelEBSCSIZone
+	return class
+}
+
 func uses(claims ...string) func(*corev1.Pod) {
 	return func(p *corev1.Pod) {
 		for _, name := range claims {
@@ -77,6 +83,7 @@ func uses(claims ...string) func(*corev1.Pod) {
 func TestVolumesDecideTheZone(t *testing.T) {
 	t.Parallel()
 	claim, volume := bound("c", map[string]string{corev1.LabelTopologyZone: "b"})
+	ebsClaim, ebsVolume := bound("c", map[string]string{ec2v1.LabelEBSCSIZone: "b"})
 	tests := map[string]struct {
 		pod     *corev1.Pod
 		objects []runtime.Object
@@ -87,6 +94,14 @@ func TestVolumesDecideTheZone(t *testing.T) {
 			pod:     waiting("p", "1", uses("c")),
 			objects: []runtime.Object{pvc("c", ofClass("ebs")), storageClass("ebs", storagev1.VolumeBindingWaitForFirstConsumer, "a", "c")},
 			want:    []string{"a", "c"},
+		},
+		"the EBS driver's name for the zone, in a volume": {
+			pod: waiting("p", "1", uses("c")), objects: []runtime.Object{ebsClaim, ebsVolume}, want: []string{"b"},
+		},
+		"the EBS driver's name for the zone, in allowedTopologies": {
+			pod:     waiting("p", "1", uses("c")),
+			objects: []runtime.Object{pvc("c", ofClass("ebs")), inEBSZones(storageClass("ebs", storagev1.VolumeBindingWaitForFirstConsumer, "b"))},
+			want:    []string{"b"},
 		},
 		"PROV-033 generic ephemeral volumes, too": {
 			pod: waiting("p", "1", func(p *corev1.Pod) {

@@ -150,6 +150,20 @@ func TestPostFilterAnswers(t *testing.T) {
 			status: statuses("n", fwk.Unschedulable, "NodeResourcesFit"),
 			want:   fwk.UnschedulableAndUnresolvable, wantNode: "", wantAsked: true, wantMsg: messageBroken,
 		},
+		"volumes wait for the EBS driver of a new node": {
+			before: func(f *fixture) { f.table.Promise(p, "claim", "n", time.Time{}, epoch) },
+			nodes:  []*corev1.Node{makeNode("n", "4", initialized)},
+			status: statuses("n", fwk.UnschedulableAndUnresolvable, "VolumeBinding"),
+			want:   fwk.Success, wantNode: "n",
+		},
+		"but not for one that is there": {
+			before: func(f *fixture) { f.table.Promise(p, "claim", "n", time.Time{}, epoch) },
+			nodes: []*corev1.Node{makeNode("n", "4", initialized, func(n *corev1.Node) {
+				n.Labels["topology.ebs.csi.aws.com/zone"] = "a"
+			})},
+			status: statuses("n", fwk.UnschedulableAndUnresolvable, "VolumeBinding"),
+			want:   fwk.UnschedulableAndUnresolvable, wantNode: "", wantAsked: true, wantMsg: messageBroken,
+		},
 		"a node that is not ours ends it at once": {
 			before: func(f *fixture) { f.table.Promise(p, "", "n", time.Time{}, epoch) },
 			nodes:  []*corev1.Node{makeNode("n", "4")},

@@ -13,6 +13,8 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/names"
 
 	"github.com/berth-dev/berth/plugins/config"
+	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
+	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/promise"
 )
 
@@ -98,7 +100,7 @@ func (p *Plugin) broken(e promise.Entry, statuses fwk.NodeToStatusReader) bool {
 		return false
 	}
 	status := statuses.Get(e.Node)
-	return status.IsRejected() && !p.passes(e.Pod, status.Plugin())
+	return status.IsRejected() && !p.passes(e.Pod, status.Plugin()) && !awaitsDriver(node, status.Plugin())
 }
 
 // tryElsewhere has the pod tried again at once if its own node refused it and no other was looked at.
@@ -124,6 +126,13 @@ func (p *Plugin) passes(pod *corev1.Pod, plugin string) bool {
 		return p.deps.Promises.PromisedIn(pod.Namespace) > 1
 	}
 	return false
+}
+
+// awaitsDriver reports whether a node of ours was refused for the pod's volumes before the EBS driver has
+// labelled it, which comes some time after the node can take other pods.
+func awaitsDriver(node *corev1.Node, plugin string) bool {
+	_, labelled := node.Labels[ec2v1.LabelEBSCSIZone]
+	return plugin == names.VolumeBinding && node.Labels[karpv1.LabelNodePool] != "" && !labelled
 }
 
 // inSnapshot returns the node as this cycle sees it, nil when it is not there.

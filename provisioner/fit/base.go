@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 
+	ec2v1 "github.com/berth-dev/berth/provisioner/api/ec2/v1"
 	"github.com/berth-dev/berth/provisioner/cluster"
 )
 
@@ -118,7 +119,7 @@ func build(n *cluster.Node, old *built, learned map[string][]string) (*built, er
 // node in use, else one with the taints that stay, the labels that are decided and the amounts promised.
 func nodeObject(n *cluster.Node, learned map[string][]string) *corev1.Node {
 	if n.Node != nil && (n.Initialized || n.ClaimName == "") {
-		return n.Node
+		return withVolumeZone(n)
 	}
 	node := &corev1.Node{}
 	if n.Node != nil {
@@ -135,6 +136,18 @@ func nodeObject(n *cluster.Node, learned map[string][]string) *corev1.Node {
 	return complete(node, learned[n.Pool])
 }
 
+// withVolumeZone adds the label of the EBS driver to a node of ours on which the driver is not up yet.
+func withVolumeZone(n *cluster.Node) *corev1.Node {
+	zone := n.Node.Labels[corev1.LabelTopologyZone]
+	if _, there := n.Node.Labels[ec2v1.LabelEBSCSIZone]; there || zone == "" || n.ClaimName == "" {
+		return n.Node
+	}
+	node := *n.Node
+	node.Labels = maps.Clone(node.Labels)
+	node.Labels[ec2v1.LabelEBSCSIZone] = zone
+	return &node
+}
+
 // complete adds what every node turns out to have. It changes the node.
 func complete(node *corev1.Node, declared []string) *corev1.Node {
 	if node.Labels == nil {
@@ -142,6 +155,9 @@ func complete(node *corev1.Node, declared []string) *corev1.Node {
 	}
 	if _, ok := node.Labels[corev1.LabelHostname]; !ok {
 		node.Labels[corev1.LabelHostname] = node.Name
+	}
+	if zone, ok := node.Labels[corev1.LabelTopologyZone]; ok && node.Labels[ec2v1.LabelEBSCSIZone] == "" {
+		node.Labels[ec2v1.LabelEBSCSIZone] = zone
 	}
 	if node.Status.DeclaredFeatures == nil {
 		node.Status.DeclaredFeatures = declared

@@ -71,6 +71,7 @@ type machine struct {
 	bootAt     time.Time
 	registered time.Time // zero until the Node is there
 	renewed    time.Time
+	published  bool              // the EBS driver is up
 	ips        map[string]string // pod UID to address
 	admitted   map[string]bool   // pod UID
 }

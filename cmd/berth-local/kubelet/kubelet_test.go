@@ -112,6 +112,7 @@ func TestNodeJoinsStepByStep(t *testing.T) {
 	w.eventually("devices are announced", func() bool { q := w.node("n1").Status.Allocatable["nvidia.com/gpu"]; return q.Value() == 1 })
 	_, err := w.kube.StorageV1().CSINodes().Get(t.Context(), "n1", metav1.GetOptions{})
 	require.NoError(t, err)
+	w.eventually("the EBS driver labels it", func() bool { return w.node("n1").Labels["topology.ebs.csi.aws.com/zone"] == "us-east-1a" })
 	_, err = w.kube.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), "n1", metav1.GetOptions{})
 	require.NoError(t, err)
 }
@@ -149,6 +150,30 @@ func TestAdmission(t *testing.T) {
 			}
 			w.eventually("is rejected", func() bool { return w.pod("p").Status.Phase == corev1.PodFailed })
 			require.Equal(t, tc.reason, w.pod("p").Status.Reason)
+		})
+	}
+}
+
+func TestStartupTaintsThatAreGoneRejectNobody(t *testing.T) {
+	t.Parallel()
+	for name, there := range map[string]bool{"taken off": false, "still there": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := start(t)
+			m := machineOf("n1")
+			m.Taints = append(m.Taints, corev1.Taint{Key: "example.com/start", Effect: corev1.TaintEffectNoExecute})
+			w.events <- Event{Machine: m}
+			w.ready("n1")
+			if !there {
+				_, err := w.kube.CoreV1().Nodes().Patch(t.Context(), "n1", types.MergePatchType, []byte(`{"spec":{"taints":[]}}`), metav1.PatchOptions{})
+				require.NoError(t, err)
+			}
+			w.create(newPod("p", "1"))
+			want := corev1.PodRunning
+			if there {
+				want = corev1.PodFailed
+			}
+			w.eventually(string(want), func() bool { return w.pod("p").Status.Phase == want })
 		})
 	}
 }

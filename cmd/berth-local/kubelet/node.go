@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -21,6 +22,7 @@ const (
 	leaseSeconds = int32(40)
 	ebsDriver    = "ebs.csi.aws.com"
 	ebsVolumes   = int32(25)
+	ebsZone      = "topology.ebs.csi.aws.com/zone"
 )
 
 func mustQuantity(text string) resource.Quantity { return resource.MustParse(text) }
@@ -171,30 +173,42 @@ func (k *Kubelets) reportNode(ctx context.Context, m *machine, ready, devices bo
 	status := k.nodeStatus(m, ready, devices)
 	keepForeign(status.Capacity, have.Status.Capacity)
 	keepForeign(status.Allocatable, have.Status.Allocatable)
-	if sameReport(have.Status, status) {
+	if !sameReport(have.Status, status) {
+		updated := have.DeepCopy()
+		updated.Status.Capacity, updated.Status.Allocatable = status.Capacity, status.Allocatable
+		for _, c := range status.Conditions {
+			setCondition(&updated.Status.Conditions, c)
+		}
+		if _, err := nodes.UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	if !ready || m.published {
 		return nil
 	}
-	updated := have.DeepCopy()
-	updated.Status.Capacity, updated.Status.Allocatable = status.Capacity, status.Allocatable
-	for _, c := range status.Conditions {
-		setCondition(&updated.Status.Conditions, c)
-	}
-	if _, err := nodes.UpdateStatus(ctx, updated, metav1.UpdateOptions{}); err != nil {
-		return err
-	}
-	if !ready {
-		return nil
-	}
+	err = k.publishDriver(ctx, m, have)
+	m.published = err == nil
+	return err
+}
+
+// publishDriver does what the EBS driver and its registration with the kubelet do: the CSINode, and the
+// label that volumes ask for.
+func (k *Kubelets) publishDriver(ctx context.Context, m *machine, node *corev1.Node) error {
 	count := ebsVolumes
-	_, err = k.Kube.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{
-		ObjectMeta: metav1.ObjectMeta{Name: m.NodeName, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: have.Name, UID: have.UID}}},
+	_, err := k.Kube.StorageV1().CSINodes().Create(ctx, &storagev1.CSINode{
+		ObjectMeta: metav1.ObjectMeta{Name: m.NodeName, OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}},
 		Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{
-			Name: ebsDriver, NodeID: m.ID, TopologyKeys: []string{"topology.ebs.csi.aws.com/zone"}, Allocatable: &storagev1.VolumeNodeResources{Count: &count},
+			Name: ebsDriver, NodeID: m.ID, TopologyKeys: []string{ebsZone}, Allocatable: &storagev1.VolumeNodeResources{Count: &count},
 		}}},
 	}, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if node.Labels[ebsZone] == m.Zone {
 		return nil
 	}
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, ebsZone, m.Zone)
+	_, err = k.Kube.CoreV1().Nodes().Patch(ctx, m.NodeName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err
 }
 

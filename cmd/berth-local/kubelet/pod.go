@@ -108,15 +108,16 @@ func (k *Kubelets) admit(ctx context.Context, m *machine, pod *corev1.Pod) (reas
 		return "NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
 	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	if m.admitted[string(pod.UID)] {
+	known := m.admitted[string(pod.UID)]
+	k.mu.Unlock()
+	if known {
 		return "", ""
 	}
-	for _, taint := range m.Taints {
-		if taint.Effect == corev1.TaintEffectNoExecute && taint.Key != "karpenter.sh/unregistered" && !tolerates(pod, taint) {
-			return "Taint", fmt.Sprintf("Pod was rejected: it does not tolerate the taint %s", taint.ToString())
-		}
+	if taint := k.untolerated(ctx, m, pod); taint != nil {
+		return "Taint", fmt.Sprintf("Pod was rejected: it does not tolerate the taint %s", taint.ToString())
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	used := corev1.ResourceList{}
 	count := int64(0)
 	objects, err := k.informer.GetIndexer().ByIndex(nodeIndex, m.NodeName)
@@ -148,13 +149,35 @@ func (k *Kubelets) admit(ctx context.Context, m *machine, pod *corev1.Pod) (reas
 	return "", ""
 }
 
-// liveLabels are the Node's labels in the API: others may have added some since it registered.
-func (k *Kubelets) liveLabels(ctx context.Context, m *machine) map[string]string {
-	node, err := k.Kube.CoreV1().Nodes().Get(ctx, m.NodeName, metav1.GetOptions{ResourceVersion: "0"})
-	if err != nil {
+// untolerated returns a taint that the node came with, still has, and that drives the pod away; nil for
+// none.
+func (k *Kubelets) untolerated(ctx context.Context, m *machine, pod *corev1.Pod) *corev1.Taint {
+	drives := func(taint corev1.Taint) bool {
+		return taint.Effect == corev1.TaintEffectNoExecute && taint.Key != "karpenter.sh/unregistered" && !tolerates(pod, taint)
+	}
+	if !slices.ContainsFunc(m.Taints, drives) {
 		return nil
 	}
-	return node.Labels
+	for _, taint := range k.live(ctx, m).Spec.Taints {
+		if drives(taint) {
+			return &taint
+		}
+	}
+	return nil
+}
+
+// liveLabels are the Node's labels in the API: others may have added some since it registered.
+func (k *Kubelets) liveLabels(ctx context.Context, m *machine) map[string]string {
+	return k.live(ctx, m).Labels
+}
+
+// live is the Node as the API has it, empty if it cannot be had.
+func (k *Kubelets) live(ctx context.Context, m *machine) *corev1.Node {
+	node, err := k.Kube.CoreV1().Nodes().Get(ctx, m.NodeName, metav1.GetOptions{ResourceVersion: "0"})
+	if err != nil {
+		return &corev1.Node{}
+	}
+	return node
 }
 
 func matches(pod *corev1.Pod, name string, labels map[string]string) bool {
