@@ -11,8 +11,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-dev/berth/disruption/candidate"
+	karpv1 "github.com/berth-dev/berth/provisioner/api/karpenter/v1"
 	"github.com/berth-dev/berth/provisioner/cluster"
 	"github.com/berth-dev/berth/provisioner/promise"
+	"github.com/berth-dev/berth/provisioner/solver"
 	"github.com/berth-dev/berth/provisioner/volume"
 )
 
@@ -24,14 +26,28 @@ func movers(snapshot *cluster.Snapshot, schedulerNames []string, budgets *candid
 		if !isTerminating(node) {
 			continue
 		}
+		doomed := endsSoon(node, now)
 		for _, pod := range node.Pods {
 			if slices.Contains(schedulerNames, pod.Spec.SchedulerName) && promise.HasSuccessor(pod) && candidate.IsReschedulable(pod) &&
-				!candidate.Protect(pod, now).Active && !budgets.NeverEvictable(pod) {
+				(doomed || !candidate.Protect(pod, now).Active && !budgets.NeverEvictable(pod)) {
 				pods = append(pods, pod)
 			}
 		}
 	}
 	return pods
+}
+
+// soon is how long before the end of a node its last pods are planned for. It is looked at every half minute.
+const soon = 5 * time.Minute
+
+// endsSoon reports whether the node has a deadline so near that even pods which nothing may evict have to
+// leave: the drain is forced then. An unreadable deadline is none; the drain complains of it.
+func endsSoon(node *cluster.Node, now time.Time) bool {
+	if node.Claim == nil {
+		return false
+	}
+	deadline, err := time.Parse(time.RFC3339, node.Claim.Annotations[karpv1.AnnotationTerminationTimestamp])
+	return err == nil && deadline.Sub(now) < soon
 }
 
 // isTerminating reports whether the node is on its way out for good. Nodes that disruption has merely
@@ -111,10 +127,14 @@ func (p *Provisioner) pendingMoves(ctx context.Context, snapshot *cluster.Snapsh
 // askForMovers has pods planned whose node is being deleted. They are not in the table until a place is
 // found: they run.
 func (p *Provisioner) askForMovers(ctx context.Context) {
-	_, homeless := p.pendingMoves(ctx, p.state.Snapshot())
+	snapshot := p.state.Snapshot()
+	moving, homeless := p.pendingMoves(ctx, snapshot)
+	unplanned := map[string]bool{}
 	for _, pod := range homeless {
+		unplanned[pod.Spec.NodeName] = true
 		p.asks.Add(pod.UID, pod)
 	}
+	p.departures.note(snapshot, placedMovers(moving, homeless, solver.Plan{}), unplanned)
 }
 
 // nodeLeaves notes that a node has begun to go away. It returns at once.

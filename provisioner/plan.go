@@ -22,20 +22,21 @@ import (
 func (p *Provisioner) provision(ctx context.Context, asked []*corev1.Pod) {
 	logger := klog.FromContext(ctx)
 	pods := p.stillPending(asked)
-	snapshot := p.state.Snapshot()
-	moving, homeless := p.pendingMoves(ctx, snapshot)
+	all := p.state.Snapshot()
+	moving, homeless := p.pendingMoves(ctx, all)
 	var wanted demand
 	wanted.add(pods, p.volumes, p.DefaultSpread)
 	wanted.addMovers(homeless, p.volumes, p.DefaultSpread)
 	p.metrics.ignored.Set(float64(len(wanted.ignored)))
 	p.refuse(ctx, wanted.ignored, nil)
 	if len(wanted.pods) == 0 {
+		p.departures.note(all, placedMovers(moving, homeless, solver.Plan{}), nil)
 		return
 	}
 	pools, notReady := p.pools(ctx)
 	p.rememberTypes(pools)
 	started := p.Clock.Now()
-	snapshot = without(snapshot, moving)
+	snapshot := without(all, moving)
 	plan := solver.Solve(ctx, solver.Problem{
 		Snapshot: snapshot, Pools: pools, Pods: wanted.pods, VolumeRequirements: wanted.volumes,
 		Attachments: wanted.attaches, AttachRoom: p.attachRoom(ctx, snapshot, &wanted), Now: started, NodeCost: p.options.NodeCost,
@@ -48,6 +49,7 @@ func (p *Provisioner) provision(ctx context.Context, asked []*corev1.Pod) {
 		"onExistingNodes", len(plan.Existing), "unfit", len(plan.Unfit), "duration", took)
 	p.reportDisagreements(ctx, plan.Disagreements)
 	p.promiseExisting(ctx, plan.Existing)
+	p.departures.note(all, placedMovers(moving, homeless, plan), nil)
 	// Pods that run are not told that their successors find no place yet: they are asked for again soon.
 	p.refuse(ctx, slices.DeleteFunc(plan.Unfit, func(u solver.Unfit) bool { return u.Pod.Spec.NodeName != "" }), notReady)
 	if err := p.launcher.Apply(ctx, plan); err != nil {

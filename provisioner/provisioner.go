@@ -126,6 +126,7 @@ type Provisioner struct {
 	csiLister    storagelisters.CSINodeLister
 	synced       []cache.InformerSynced
 	leaving      chan struct{} // a node has begun to go away
+	departures   departures
 	changed      chan struct{} // the world changed: refused pods may ask again
 
 	typesMu sync.Mutex
@@ -159,7 +160,7 @@ func New(deps Deps, options Options) (*Provisioner, error) {
 	p.lifecycle, err = lifecycle.New(lifecycle.Deps{
 		Kube: deps.Kube, Karpenter: deps.Karpenter, Core: deps.Core, Ours: deps.Ours, Cloud: deps.Cloud,
 		Events: deps.Events, Clock: deps.Clock, Registry: deps.Registry,
-		Hooks: lifecycle.Hooks{NodeNamed: p.NodeNamed, ClaimFailed: p.ClaimGone, Tracked: p.state.Track, Registration: deps.Registration, Lacking: deps.Lacking},
+		Hooks: lifecycle.Hooks{NodeNamed: p.NodeNamed, ClaimFailed: p.ClaimGone, Tracked: p.state.Track, Registration: deps.Registration, Lacking: deps.Lacking, Placed: p.Placed},
 	}, options.Lifecycle)
 	if err != nil {
 		return nil, fmt.Errorf("make lifecycle controller: %w", err)
@@ -234,7 +235,8 @@ func (p *Provisioner) usage() (map[string]resources.Vector, int) {
 func (p *Provisioner) refuseAll(pods []*corev1.Pod, reason string) {
 	for _, pod := range pods {
 		if pod.Spec.NodeName != "" {
-			continue // it runs; a place for its successor is looked for again soon
+			p.departures.excuse(pod) // it runs; a place for its successor is looked for again soon
+			continue
 		}
 		p.Promises.Refuse(pod, reason, p.Clock.Now())
 	}

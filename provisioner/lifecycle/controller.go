@@ -45,6 +45,9 @@ type Hooks struct {
 	// Lacking reports whether nodes of the type are known to come without the resource, so that none of them
 	// has to wait for it; may be nil.
 	Lacking func(pool, instanceType string, name corev1.ResourceName) bool
+	// Placed reports whether places were looked for, for the pods that have to leave the claim's node, and
+	// what was bought for them is launched. The drain waits for that, but not for long; may be nil.
+	Placed func(claim *karpv1.NodeClaim) bool
 }
 
 // Deps of a Controller; all are required.

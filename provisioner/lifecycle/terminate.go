@@ -118,6 +118,9 @@ func (c *Controller) emptyNodes(ctx context.Context, claim *karpv1.NodeClaim, no
 		}
 		if !isTrue(claim, karpv1.ConditionDrained) {
 			if !hasCondition(claim, karpv1.ConditionDrained) {
+				if c.mustHold(claim, deadline) {
+					return holdRetry, false, nil
+				}
 				klog.FromContext(ctx).Info("Draining node", "node", klog.KObj(node))
 				c.mark(claim, karpv1.ConditionDrained, metav1.ConditionUnknown, karpv1.ReasonDraining, "")
 			}

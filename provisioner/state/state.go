@@ -181,7 +181,9 @@ func (s *State) noteLeaving(known bool, object metav1.Object) {
 
 func (s *State) putClaim(claim *karpv1.NodeClaim) {
 	before := s.claims[claim.Name]
-	s.noteLeaving(before != nil && before.DeletionTimestamp != nil, claim)
+	// A deadline that comes later is news, too: pods have to leave then that had not to before.
+	sameDeadline := before != nil && before.Annotations[karpv1.AnnotationTerminationTimestamp] == claim.Annotations[karpv1.AnnotationTerminationTimestamp]
+	s.noteLeaving(before != nil && before.DeletionTimestamp != nil && sameDeadline, claim)
 	s.claims[claim.Name] = claim
 	if id := claim.Status.ProviderID; id != "" {
 		s.byProvider[id] = claim.Name
